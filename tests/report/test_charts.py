@@ -15,7 +15,6 @@ from vlcpctl.report.charts import (
     LineChart,
     RunGrid,
     RunStyle,
-    Scatter,
     score_axes,
     styles,
 )
@@ -140,25 +139,3 @@ def test_a_line_of_a_loss_is_broken_where_a_value_is_missing() -> None:
         assert len(found(svg, opacity=0.14)) == bands
         marker = next(one for one in found(svg, fill=ONE.colour) if one.get("transform"))
         assert marker.get("transform", "").startswith("translate(320 160)")
-
-
-def scatter(places: list[tuple[float, float]]) -> Scatter:
-    looks = styles([f"run-{number}" for number in range(len(places))])
-    shown = tuple(
-        (name, style, (x - 1, x, x + 1), (y - 2, y, y + 2))
-        for (name, style), (x, y) in zip(looks.items(), places, strict=True)
-    )
-    return Scatter("t", "", ("plasticity", "stability"), shown)
-
-
-def test_points_of_a_scatter_are_at_their_means_with_a_line_over_the_seeds() -> None:
-    chart = scatter([(20.0, 70.0), (50.0, 10.0)])
-    svg = chart.svg()  # the axes reach from 10 to 60 and from 0 to 80
-    across, up = found(svg, stroke=ONE.colour, data_run=0)
-    assert points(across) == [(79.2, 37.5), (96.8, 37.5)]  # from 19 to 21 of 10 to 60
-    assert points(up) == [(88, 45), (88, 30)]  # from 68 to 72 of 0 to 80
-    (marker,) = (one for one in found(svg, fill=ONE.colour) if one.get("transform"))
-    assert marker.get("transform", "").startswith("translate(88 37.5)")
-    texts = {one.text for one in ET.fromstring(svg).iter("text")}
-    assert {"plasticity", "stability"} <= texts
-    assert "run-0 20.00, 70.00" in str(ET.fromstring(svg).findtext("desc"))

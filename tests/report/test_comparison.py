@@ -48,15 +48,6 @@ def test_merged_scores_and_bwt_ctp_stand_together(tmp_path: Path) -> None:
     )
 
 
-def test_seeds_are_averaged_with_their_spread(tmp_path: Path) -> None:
-    other = tuple(tuple(value + 2 for value in line) for line in OWN)
-    tables = _tables(tmp_path, own_rows() + own_rows(other, seed=1))
-    table = tables["Last model, mean over the tasks' own galleries"]
-    cell = _row(table, "ctp")["rm"]
-    assert (cell.text, cell.sd) == ("38.33", "1.41")
-    assert "mean and sample standard deviation, 2 seeds" in table.notes
-
-
 def test_joint_at_the_last_step_has_scores_and_no_forgetting(tmp_path: Path) -> None:
     tables = _tables(tmp_path, own_rows() + own_rows(JOINT, run="joint", method="joint"))
     found = _row(tables["Forgetting in rm, own galleries"], "joint")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from support.eval_rows import OWN, current, own_rows, read_back, row
@@ -15,7 +16,7 @@ from vlcpctl.report.gates import Verdict, enforce, judge, parse_gate
 from vlcpctl.report.intervals import Interval
 from vlcpctl.report.joined import JoinedRows
 from vlcpctl.report.report import Document, ReportRequest, build
-from vlcpctl.report.scores import Drop, Spread, Track
+from vlcpctl.report.scores import Curve, Drop, Spread, Track
 
 RETRIEVAL = Track("retrieval", "cross-modal", None, "test", ("rm", "t2i_r1"), (), ())
 EIGHTY = {"rm": 80.0, "t2i_r1": 40.0}
@@ -26,12 +27,14 @@ def _drop(
     data: str = "coco", before: float | None = 80.0, after: float | None = 70.0, **fields: Any
 ) -> Drop:
     drop = None if before is None or after is None else Spread((before - after,))
+    run = SimpleNamespace(name=fields.get("run", "weekly"), method="", seeds=(), steps=1)
+    is_guard, track = fields.get("is_guard", True), fields.get("track", RETRIEVAL)
+    curve = SimpleNamespace(track=track, run=run, is_guard=is_guard, task=None, images=None)
     return Drop(
-        track=fields.get("track", RETRIEVAL),
-        run=fields.get("run", "weekly"),
+        curve=cast("Curve", curve),
         data=data,
-        is_guard=fields.get("is_guard", True),
         key=fields.get("key", "rm"),
+        against=fields.get("against", "baseline"),
         baseline=None if before is None else Spread((before,)),
         last=None if after is None else Spread((after,)),
         drop=drop,

@@ -63,7 +63,9 @@ def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) ->
 
 
 def drop_of(document: Document, data: str = "coco", run: str = "ctp", key: str = "rm") -> Drop:
-    (found,) = [one for one in document.drops if (one.data, one.run, one.key) == (data, run, key)]
+    (found,) = [
+        one for one in document.drops if (one.data, one.curve.run.name, one.key) == (data, run, key)
+    ]
     return found
 
 
@@ -76,14 +78,14 @@ def test_a_drop_is_the_start_minus_the_last_model(tmp_path: Path) -> None:
     assert found.last
     assert found.drop
     assert (found.baseline.mean, found.last.mean, found.drop.mean) == (80, 50, 30)
-    assert found.is_guard
+    assert found.curve.is_guard
     assert found.interval is None
 
 
 def test_a_task_of_the_stream_has_a_drop_and_is_no_guard(tmp_path: Path) -> None:
     found = drop_of(report(tmp_path, WEEKS), NAMES[0])
     assert found.drop
-    assert (found.drop.mean, found.is_guard) == (5, False)
+    assert (found.drop.mean, found.curve.is_guard) == (5, False)
     judged = report(tmp_path, WEEKS, fail_if=["drop@data=01-*:gt:9"])
     assert drop_of(judged, NAMES[1]).undefined == ("its baseline was not evaluated on 01-people")
 
@@ -138,12 +140,15 @@ def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
 def test_guards_are_narrowed_by_a_pattern(tmp_path: Path) -> None:
     rows = [*WEEKS, *outside([7, 6, 5], "flickr"), *start({"flickr": 8})]
     document = report(tmp_path, rows, guards=("co*",))
-    assert drop_of(document).is_guard
-    assert not drop_of(document, "flickr").is_guard
+    assert drop_of(document).curve.is_guard
+    assert not drop_of(document, "flickr").curve.is_guard
     (tables,) = [tables for _, tables in document.sections()]
     titles = {table.title: [group.name for group in table.groups] for table in tables}
     assert titles["Guards: rm on data outside the stream"] == ["coco"]
-    assert "Transfer: rm on data outside the stream" in titles
+    transfer = next(table for table in tables if table.name == "transfer")
+    names = [column.name for column in transfer.columns]
+    assert names == ["run", "start", "after 0", "after 1", "after 2"]
+    assert [cell.text for cell in transfer.groups[0].rows[0]][1:3] == ["8.00", "7.00"]
 
 
 # --baseline
@@ -162,7 +167,7 @@ def test_a_baseline_is_a_run_or_a_checkpoint(tmp_path: Path, name: str) -> None:
     assert found.baseline
     assert found.drop
     assert (found.baseline.mean, found.drop.mean) == (40, -10)
-    assert {one.run for one in document.drops} == {"ctp"}  # not the baseline itself
+    assert {one.curve.run.name for one in document.drops} == {"ctp"}  # not the baseline itself
     assert drop_of(document, NAMES[1]).drop is not None
     found = summary(document, {"rows": "x"})["baseline"]
     assert found == {"given": name, "runs": {"ctp": [name]}}

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
-from support.eval_rows import merged_rows, own_rows, read_back, row, write_rows
-from support.program import check_refused, run_program
+from support.eval_rows import merged_rows, own_rows, read_back, row
 
 from vlcpctl.report import figures
 from vlcpctl.report.angles import MEASURES
@@ -84,13 +83,3 @@ def test_without_matplotlib_one_line_says_what_to_install(
     monkeypatch.setattr(figures, "find_spec", lambda name: None)
     with pytest.raises(figures.UsageError, match=r"pip install matplotlib"):
         figures.require_matplotlib()
-
-
-def test_figures_and_report_are_not_written_into_each_other(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    rows = write_rows(tmp_path / "r", own_rows())
-    out = tmp_path / "out"
-    words = ("forgetting-report", rows, "-o", out, "--figures", out / "figures")
-    check_refused(run_program(capfd, *words), words[0], 2, "choose separate directories")
-    assert not out.exists()

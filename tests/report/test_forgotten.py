@@ -27,18 +27,23 @@ from vlcpctl.report.forgotten import (
     Forgotten,
     Library,
     Tally,
-    find_forgotten,
-    most_shown,
+    deepest,
     open_library,
     small_picture,
 )
-from vlcpctl.report.report import read_facts
+from vlcpctl.report.report import Files, ReportRequest, build, read_facts
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
 def found_in(*worlds: ForgottenWorld) -> Forgotten:
-    rows = read_rows([str(one.rows) for one in worlds])
-    return find_forgotten(rows, [SavedRanks.open(one.ranks) for one in worlds])
+    return of_rows([one.rows for one in worlds], [one.ranks for one in worlds])
+
+
+def of_rows(rows: Sequence[Path], ranks: Sequence[Path]) -> Forgotten:
+    files = Files([*map(SavedRanks.open, ranks)])
+    found = build(read_rows(list(map(str, rows))), ReportRequest(), files).forgotten
+    assert found
+    return found
 
 
 def lost(one: Tally) -> list[tuple[str, int]]:
@@ -65,8 +70,8 @@ def test_every_task_but_the_last_is_compared(world: ForgottenWorld) -> None:
 def test_the_first_seed_with_ranks_is_shown(world: ForgottenWorld, tmp_path: Path) -> None:
     first = make_world(tmp_path, seed=1, stream=world.stream)
     second = make_world(tmp_path, seed=2, stream=world.stream)
-    rows = read_rows([str(one.rows) for one in (world, first, second)])
-    found = find_forgotten(rows, [SavedRanks.open(second.ranks), SavedRanks.open(first.ranks)])
+    rows = [one.rows for one in (world, first, second)]
+    found = of_rows(rows, [second.ranks, first.ranks])
     assert {(one.seed, one.seeds) for one in found.tallies} == {(1, (0, 1, 2))}
 
 
@@ -74,7 +79,7 @@ def test_ranks_that_do_not_give_the_scores_are_not_shown(
     world: ForgottenWorld, tmp_path: Path
 ) -> None:
     other = make_world(tmp_path, stream=world.stream, rank_of=lambda _step, _task: (1, 2, 3, 4))
-    found = find_forgotten(read_rows([str(other.rows)]), [SavedRanks.open(world.ranks)])
+    found = of_rows([other.rows], [world.ranks])
     assert found.tallies == ()
     assert "do not give" in found.notes[0]
 
@@ -82,19 +87,16 @@ def test_ranks_that_do_not_give_the_scores_are_not_shown(
 def test_queries_that_were_removed_are_not_shown(world: ForgottenWorld, tmp_path: Path) -> None:
     gone = world.key(0, 0)
     write_without(world.ranks, tmp_path / "ranks.parquet", [gone])
-    rows = read_rows([str(world.rows)])
-    one = find_forgotten(rows, [SavedRanks.open(tmp_path / "ranks.parquet")]).tallies[0]
+    one = of_rows([world.rows], [tmp_path / "ranks.parquet"]).tallies[0]
     assert [key for key, _ in lost(one)] == [world.key(0, 1)]
 
 
 def test_a_page_has_at_most_200_examples(world: ForgottenWorld) -> None:
     tallies = list(found_in(world).tallies)
-    assert most_shown(tallies) == tallies
-    shown = most_shown(tallies * 60)
-    assert sum(len(one.changes) for one in shown) == MOST_EXAMPLES
-    assert shown[0].changes == tallies[0].changes[:1], "one of each list"
-    assert shown[-1].changes == ()
-    assert shown[-1].forgotten == 2, "all are counted"
+    shown = deepest(tallies * 60, MOST_EXAMPLES)
+    assert len(shown) == MOST_EXAMPLES
+    assert shown[0] == (tallies[0], tallies[0].changes[0])
+    assert shown[len(tallies)][0] is tallies[0], "one of each list, then the next"
 
 
 def ranks_of(

@@ -94,7 +94,11 @@ def test_the_model_at_the_start_is_that_of_every_line(tmp_path: Path) -> None:
         if one["step"] == one["task_step"] == 2
     ]
     document = report(tmp_path, [*start, *rows, *outside], "lr")
-    drops = {one.run: one.drop for one in document.drops if one.is_guard and one.key == "rm"}
+    drops = {
+        one.curve.run.name: one.drop
+        for one in document.drops
+        if one.curve.is_guard and one.key == "rm"
+    }
     assert {run: len(drop.values) for run, drop in drops.items() if drop} == {
         "lr=0.1": 2,
         "lr=0.5": 2,

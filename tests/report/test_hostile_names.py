@@ -144,10 +144,3 @@ def _report_or_refuse(rows: list[dict[str, Any]], *, allow_mixed: bool) -> None:
 @given(_any_rows(), st.booleans())
 def test_any_rows_are_a_report_or_one_error(rows: list[dict[str, Any]], allow_mixed: bool) -> None:
     _report_or_refuse(rows, allow_mixed=allow_mixed)
-
-
-@pytest.mark.slow
-@settings(max_examples=1000)
-@given(_any_rows(), st.booleans())
-def test_any_rows_at_length(rows: list[dict[str, Any]], allow_mixed: bool) -> None:
-    _report_or_refuse(rows, allow_mixed=allow_mixed)

@@ -45,8 +45,7 @@ def _derived(facts: list[dict[str, Any]]) -> Iterator[list[float]]:
         yield from lost
         yield from ([100 * (a - b) / a for a, b in zip(*pair, strict=True) if a] for pair in pairs)
         sides = [list(zip(*side, strict=True)) for side in zip(*pairs, strict=True)]
-        if sides:  # stability: the percentage of what was learned that is left
-            yield [100 * sum(b) / sum(a) for a, b in zip(*sides, strict=True)]
+        if sides:
             yield [fmean(of_seed) for of_seed in zip(*lost, strict=True)]
 
 

@@ -106,7 +106,7 @@ def test_many_runs_have_a_panel_and_a_picture_each(tmp_path: Path) -> None:
     panels = re.findall(r'<figure data-run="(\d+)"><figcaption>.*?</figcaption>(<svg|<img)', text)
     assert sorted(panels) == sorted((str(n), kind) for n in range(10) for kind in ("<svg", "<img"))
     assert text.count("<summary>Numbers</summary>") == 10
-    assert "R@mean per task, last model, own galleries" in text  # a table instead of bars
+    assert "per task, last model" not in text  # bars of many would hide each other
 
 
 def test_pages_of_many_runs_and_tasks_stay_small(tmp_path: Path) -> None:

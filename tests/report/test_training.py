@@ -212,7 +212,7 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
         for one in current(own_rows(run=run), config={"id": run, "values": values})
     ]
     found = settings_by_run(read_back(tmp_path / "r", rows), None)
-    assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "yes", "ewc.w": "1"}
+    assert found["a"] == {"method": "ewc", "lr": "0.1", "flip": "true", "ewc.w": "1"}
     table = settings_table(found)
     assert table is not None
     shown = [[cell.text for cell in row] for row in table.groups[0].rows]
@@ -229,9 +229,8 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
     assert over_steps == {"ctp": {"lr": "5, then 1"}}
     values = {"betas": [0.9, 0.99], "none": None, "buffer": {"policy": "ring", "size": 8}}
     assert setting_texts(values) == {
-        "betas": "0.9, 0.99", "none": "none", "buffer": "ring, 8 pairs"
+        "betas": "0.9 0.99", "none": "none", "buffer": "ring, 8 pairs"
     }  # fmt: skip
-    assert len(setting_texts({"x": "y" * 1000})["x"]) == 200
 
 
 # (seed, step, seconds, bytes of state, peak bytes)

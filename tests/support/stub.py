@@ -31,6 +31,7 @@ from vlcpctl.files.digests import digests_of, file_sha256
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production import week
 from vlcpctl.production.lines import value_of
+from vlcpctl.production.page import report_of
 
 RIGHT = 0.8  # of the queries, by a model that is not bad
 
@@ -48,11 +49,9 @@ class Stub:
     def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
         for line in lines:
             words = line.words
-            if self.is_short and words[0] == "forgetting-report":
-                own = str(Path(value_of(words, "-o")).parent.parent)
-                words = tuple(one for one in words if "attempts/" not in one or own in one)
-                words = (*_without_names(words, "--ranks"), "--allow-missing")
-                week.write_page = lambda _: []
+            if self.is_short:
+                week.report_of = lambda words: report_of(_shortened(words))
+                week.write_page = lambda *_: []
             try:
                 (self._train if words[0] == "train-step" else _run)(words)
             except SystemExit as end:
@@ -91,6 +90,13 @@ class Stub:
         digests = digests_of(making)
         made.write(making, {name: file_sha256(making / name) for name in digests}, digests)
         making.rename(out)
+
+
+def _shortened(words: Sequence[str]) -> Sequence[str]:
+    """The words of a report with the rows of its own week alone."""
+    own = str(Path(value_of(words, "-o")).parent.parent)
+    words = [one for one in words if "attempts/" not in one or own in one]
+    return [*_without_names(words, "--ranks"), "--allow-missing"]
 
 
 def _without_names(words: Sequence[str], option: str) -> Iterator[str]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise, takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.model_facts import shown
@@ -20,47 +22,66 @@ from vlcpctl.production.changes import doubts
 from vlcpctl.production.lines import Lines, value_of
 from vlcpctl.production.settings import shown_settings
 from vlcpctl.production.state import PASSED, Attempt, State
-from vlcpctl.report.report import Files, ReportRequest, build
+from vlcpctl.report.comparable import parse_fields
+from vlcpctl.report.formats import print_report
+from vlcpctl.report.report import Document, Files, ReportRequest, build, identity
 from vlcpctl.report.training import setting_texts
 from vlcpctl.report.week import Pairs, Week, week_page
+from vlcpctl.report.write import write_junit, write_report
+
+if TYPE_CHECKING:
+    from vlcpctl.evaluation.rank_files import SavedRanks
 
 PAGE = "week.html"
 
 
-def write_page(lines: Lines) -> list[str]:
-    """Write the page of a judged attempt; returns its lines for the terminal.
+def report_of(words: Sequence[str]) -> tuple[Document, list[SavedRanks]]:
+    """Write the report that the last line of a week asks for; the report, and its ranks.
 
-    Raises BadInput if a file of the week cannot be read.
+    It is made in this process, so that its page is made of the same report. Raises as `build` and
+    `write_report` do.
     """
     from vlcpctl.evaluation.rank_files import SavedRanks  # slow to import
 
-    state, made, how = lines.state, lines.made, lines.settings
-    words = lines.of_week()[-1].words
-    rows = read_rows(list(takewhile(lambda word: not word.startswith("-"), words[1:])))
-    ranks = [SavedRanks.open(Path(value)) for value in _values(words, "--ranks")]
+    names, alarms = partial(_values, words), _values(words, "--false-alarms")
     request = ReportRequest(
-        runs=(str(how.own("run")),),
-        fail_if=tuple(how.gates),
-        guards=tuple(_values(words, "--guard")),
-        undefined=how.undefined,
-        false_alarms=float(value_of(words, "--false-alarms"))
-        if "--false-alarms" in words
-        else None,
-        allow_missing=True,
-        allow_mixed=("seed",) if made.draw else (),
+        runs=names("--run"),
+        fail_if=names("--fail-if"),
+        guards=names("--guard"),
+        undefined=next(iter(names("--undefined")), "error"),
+        false_alarms=float(alarms[0]) if alarms else None,
+        allow_missing="--allow-missing" in words,
+        allow_mixed=names("--allow-mixed"),
     )
-    page = state.made(made, "report") / PAGE
-    week = _week(lines, page)
+    paths = takewhile(lambda word: not word.startswith("-"), words[1:])
+    rows = read_rows(list(paths), parse_fields(request.allow_mixed))
+    ranks = [SavedRanks.open(Path(value)) for value in names("--ranks")]
     document = build(rows, request, Files(ranks))
-    document = replace(document, verdicts=tuple(made.found()))  # with those on the match
-    text, said = week_page(week, document, ranks)
+    about = identity(rows, request, Files(ranks))
+    write_report(document, about, Path(value_of(words, "-o")), force=False)
+    for path in names("--junit"):
+        write_junit(document.verdicts, Path(path))
+    if "-q" not in words:
+        print_report(document.notes, document.terminal_sections())
+    return document, ranks
+
+
+def write_page(lines: Lines, document: Document, ranks: Sequence[SavedRanks]) -> list[str]:
+    """Write the page of a judged attempt with this report; returns its lines for the terminal.
+
+    Raises BadInput if a file of the week cannot be read.
+    """
+    page = lines.state.made(lines.made, "report") / PAGE
+    # With the verdicts on the match.
+    judged = replace(document, verdicts=tuple(lines.made.found()))
+    text, said = week_page(_week(lines, page), judged, ranks)
     with new_part(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return said
 
 
-def _values(words: Sequence[str], option: str) -> list[str]:
-    return [value for name, value in pairwise(words) if name == option]
+def _values(words: Sequence[str], option: str) -> tuple[str, ...]:
+    return tuple(value for name, value in pairwise(words) if name == option)
 
 
 def _week(lines: Lines, page: Path) -> Week:

@@ -55,7 +55,7 @@ from vlcpctl.production.keep import keep
 from vlcpctl.production.leaks import refuse_leaks
 from vlcpctl.production.lines import Lines, is_imported, write_second_seed
 from vlcpctl.production.options import UpdateOptions, week_number
-from vlcpctl.production.page import PAGE, write_page
+from vlcpctl.production.page import PAGE, report_of, write_page
 from vlcpctl.production.settings import (
     NEW,
     Settings,
@@ -78,9 +78,9 @@ from vlcpctl.production.state import (
     relative_to_root,
     require_free,
 )
+from vlcpctl.report.gates import enforce
 from vlcpctl.report.write import check_junit_path, write_junit
 
-_WITHOUT_MODEL = frozenset({"split", "forgetting-report"})
 _REPORT, _REJECTED, _UNDEFINED = "forgetting-report", 7, 3  # and its exit codes
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
 _EVALUATION = ("guard", "guard-classes", "data", "distractors", "index-week", "sample")
@@ -559,7 +559,7 @@ class Call:
         state = self.state
         lines = replace(lines, made=judged)
         judged = replace(judged, warnings=(*warnings_of(lines), *of_emptied(lines)))
-        for line in write_page(replace(lines, made=judged)):
+        for line in write_page(replace(lines, made=judged), *self.report):
             say(line)
         for text in judged.warnings if self.request.quiet else ():  # else the lines have them
             warn(f"week {judged.week}: {text}")
@@ -581,7 +581,7 @@ class Call:
             began, name = time.monotonic(), line.words[0]
             if name == "train-step":
                 self._look_at_captions(lines)
-            failed = self.run([line])
+            failed = self._report(line) if name == _REPORT else self.run([line])
             made = state.attempts[number]
             took = made.seconds.get(name, 0.0) + time.monotonic() - began
             state.put(replace(made, seconds={**made.seconds, name: round(took, 1)}))
@@ -590,6 +590,17 @@ class Call:
             if name == "split":
                 refuse_leaks(lines)
             state.observe(f"after line {line.number}")
+        return None
+
+    def _report(self, line: CommandLine) -> tuple[CommandLine, int] | None:
+        """Run the line of the report in this process: the page of the week shows the same one."""
+        say(f"[{line.number}] {line}")
+        try:
+            self.report = report_of(line.words)
+            enforce(self.report[0].verdicts)
+        except VlcpError as error:
+            log(printable(f"vlcpctl {_REPORT}: {error}"))
+            return line, error.exit_code
         return None
 
     def _look_at_captions(self, lines: Lines) -> None:
@@ -768,7 +779,7 @@ def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
     """Run the lines in children of this process; raises LineFailed if a signal stopped them."""
     from vlcpctl.models.imports import preload
 
-    if any(line.words[0] not in _WITHOUT_MODEL for line in lines):
+    if any(line.words[0] != "split" for line in lines):
         preload()
     runner = JobRunner(lines, 1, hides_outputs=True)  # only the checkpoint to deploy is printed
     runner.run()

@@ -23,7 +23,6 @@ from vlcpctl.core.words import printable
 from vlcpctl.report.markup import Markup, attributes, escaped
 
 Floats = NDArray[np.float64]
-Range = tuple[float, float, float]  # lowest seed, mean, highest seed
 _Place = tuple[float, float]
 
 MANY_RUNS = 12  # more are drawn with thinner lines and without bands
@@ -358,39 +357,6 @@ def picture(matrix: Floats, highest: float) -> str:
         for name, part in chunks
     )
     return f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """A point for each run, (name, style, x, y), of which there is at least one."""
-
-    title: str
-    caption: str
-    titles: tuple[str, str]
-    points: tuple[tuple[str, RunStyle, Range, Range], ...]
-
-    def svg(self) -> Markup:
-        """The chart."""
-        xs, ys = ([value for one in of for value in one] for of in (
-            [x for _, _, x, _ in self.points], [y for _, _, _, y in self.points]
-        ))  # fmt: skip
-        plot = _Plot(_with_room(xs), _with_room(ys), (440, 300))
-        parts = [*_axes(plot, plot.xs, plot.ys, "{:.4g}".format, self.titles)]
-        for _, style, x, y in self.points:
-            ends = [(x[0], y[1]), (x[2], y[1])], [(x[1], y[0]), (x[1], y[2])]
-            parts += [_line(plot.path(of), style, 1.2) for of in ends]
-            place = plot.x(x[1]), plot.y(y[1])
-            dot = attributes(cx=_px(place[0]), cy=_px(place[1]), r=4, fill=style.colour)
-            circle = f"<circle{dot}{attributes(data_run=style.number)}/>"
-            parts.append(_marker(style, *place, scale=1.2) or circle)
-        said = "; ".join(f"{name} {x[1]:.2f}, {y[1]:.2f}" for name, _, x, y in self.points)
-        about = (self.title, f"{self.titles[0]}, {self.titles[1]}: {said}")
-        return _svg(plot, plot.ys, self.titles, about, parts)
-
-
-def _with_room(values: Sequence[float]) -> tuple[float, ...]:
-    room = max(max(values) - min(values), 1.0) * 0.06
-    return ticks(min(values) - room, max(values) + room)
 
 
 class _Plot:

@@ -18,7 +18,6 @@ from vlcpctl.report.charts import (
     LineChart,
     RunGrid,
     RunStyle,
-    Scatter,
     score_axes,
     step_name,
     styles,
@@ -26,16 +25,13 @@ from vlcpctl.report.charts import (
 )
 from vlcpctl.report.formats import on_one_line
 from vlcpctl.report.report import Document
-from vlcpctl.report.scores import GROUPS, START, Curve, Run, Spread, Track
+from vlcpctl.report.scores import GROUPS, START, Curve, Run, Track
 from vlcpctl.report.tables import (
     MOST_SHOWN,
-    PLASTICITY,
-    STABILITY,
     ordered_runs,
     own_means,
     shown_steps,
     shown_tasks,
-    stability_points,
     step_label,
 )
 
@@ -223,34 +219,6 @@ def _bars(runs: Sequence[Run], key: str, of: Styles) -> GridChart | None:
     name = on_one_line(key)
     caption = f"{name} on each task's own gallery. Bar: last model. Tick: just after learning it."
     return GridChart("tasks", f"{name} per task, last model", caption, tuple(grids), is_bars=True)
-
-
-def stability_chart(track: Track, key: str, of: Styles) -> Scatter | None:
-    """Stability against plasticity of runs; None if fewer than two have both."""
-    points, missing = stability_points(track, key)
-    if len(points) < 2:
-        return None
-    caption = f"Each point is a run. {_capital(PLASTICITY)}. {_capital(STABILITY)}."
-    caption += " Above 100, later tasks have improved earlier ones."
-    if any(len(one.run.seeds) > 1 for one in points):
-        caption += " Point: mean over seeds. Lines: lowest to highest seed."
-    without = "; ".join(f"{run}, {why}" for run, why in missing.items())
-    caption += f" Without a point: {without}." if without else ""
-    name = on_one_line(key)
-    titles = (f"plasticity: {name} just after learning", "stability: percentage retained")
-    shown = tuple(
-        (one.run.name, of[one.run.name], _range(one.plasticity), _range(one.stability))
-        for one in points
-    )
-    return Scatter(f"Stability against plasticity in {name}", caption, titles, shown)
-
-
-def _capital(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}"
-
-
-def _range(spread: Spread) -> tuple[float, float, float]:
-    return min(spread.values), spread.mean, max(spread.values)
 
 
 def histograms(space: SpatialTrack, measure: AngleMeasure) -> dict[str, list[LineChart]]:

@@ -23,6 +23,7 @@ from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack
+from vlcpctl.report.comparable import setting_of, setting_text
 from vlcpctl.report.intervals import Interval
 from vlcpctl.report.joined import JoinedRows
 from vlcpctl.report.scores import (
@@ -407,8 +408,8 @@ class Facts:
         drops = [
             drop
             for drop in self._drops
-            if drop.against == "learned" and drop.run == one.run and drop.key == key
-            and drop.track is one.track
+            if drop.against == "learned" and drop.curve.run.name == one.run and drop.key == key
+            and drop.curve.track is one.track
         ]  # fmt: skip
         known = [drop.interval for drop in drops if drop.interval is not None]
         if one.number is None or not known or len(known) < len(drops):
@@ -493,7 +494,7 @@ class Facts:
             return
         against = _AGAINST.get(metric.name, "baseline")
         for drop in self._drops:
-            if drop.against == against and (drop.is_guard or "data" in wanted):
+            if drop.against == against and (drop.curve.is_guard or "data" in wanted):
                 yield from self._of_drop(drop, metric)
 
     def _of_weeks(self, metric: Metric) -> Iterator[Fact]:
@@ -501,12 +502,13 @@ class Facts:
 
         A run without any has one fact, which is undefined.
         """
-        found = [one for one in self._drops if one.task is not None and one.against != "baseline"]
-        large = [one for one in found if one.images is None or one.images >= FEWEST_IMAGES]
+        found = [one for one in self._drops if one.curve.task is not None]
+        found = [one for one in found if one.against != "baseline"]
+        large = [one for one in found if (one.curve.images or FEWEST_IMAGES) >= FEWEST_IMAGES]
         for drop in large:
             yield from self._of_drop(drop, metric)
-        judged = {(id(one.track), one.run) for one in large}
-        small = {(id(one.track), one.run) for one in found} - judged
+        judged = {(id(one.curve.track), one.curve.run.name) for one in large}
+        small = {(id(one.curve.track), one.curve.run.name) for one in found} - judged
         for track, run, key in self._runs(metric, {}):
             place = id(track), run.name
             if run.steps and place not in judged:
@@ -521,7 +523,7 @@ class Facts:
 
     def _of_drop(self, drop: Drop, metric: Metric) -> Iterator[Fact]:
         """The drop, an end of its interval, or without a name the score of the last model."""
-        key = metric.key or self._key(drop.track)
+        key = metric.key or self._key(drop.curve.track)
         if drop.key != key:
             return
         value, interval = drop.last, None
@@ -535,22 +537,10 @@ class Facts:
                 is_low = metric.name == "drop_low"
                 value = Spread((ends.low if is_low else ends.high,)) if ends else None
                 why = "it has no interval (--ranks)"
-        yield Fact(
-            metric=f"{metric.name}.{key}" if metric.name else key,
-            value=value,
-            evaluator=drop.track.evaluator,
-            protocol=drop.track.protocol,
-            split=drop.track.split,
-            run=drop.run,
-            method=drop.method,
-            gallery="own",
-            data=drop.data,
-            track=drop.track,
-            seeds=drop.seeds,
-            undefined=why if value is None else None,
-            interval=interval,
-            against=drop.against,
-        )
+        text = f"{metric.name}.{key}" if metric.name else key
+        more: dict[str, Any] = {"data": drop.data, "interval": interval, "against": drop.against}
+        more |= {"undefined": why if value is None else None, "is_start": False}
+        yield self._fact(drop.curve.track, drop.curve.run, text, value, **more)
 
     def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         for track in self._spatial:
@@ -607,51 +597,3 @@ def _angle(pair: CheckpointPair, metric: Metric) -> Spread | None:
         total = sum(counts)
         shares.append(100 * sum(counts[metric.low : metric.high]) / total if total else None)
     return over_seeds(shares)
-
-
-def setting_of(config: Mapping[str, Any] | None, name: str) -> Any:
-    """The value of a setting, such as "lr", "ewc.strength" or "strength"; None without one.
-
-    A hyper-parameter of a method may be named with the method or without it. One value of a list
-    is named with its place, from 0.
-
-    >>> config = {"values": {"hyper": {"ewc": {"strength": 2.0}}, "settings": {"lr": 0.1}}}
-    >>> [setting_of(config, name) for name in ("lr", "ewc.strength", "strength", "momentum")]
-    [0.1, 2.0, 2.0, None]
-    >>> setting_of({"values": {"settings": {"betas": [0.9, 0.99]}}}, "betas.1")
-    0.99
-    """
-    values = _mapping((config or {}).get("values"))
-    hyper = _mapping(values.get("hyper"))
-    method, _, rest = name.partition(".")
-    places = (
-        (_mapping(values.get("settings")), name),
-        (_mapping(hyper.get(method)), rest),
-        *((_mapping(of_method), name) for of_method in hyper.values()),
-        (values, name),
-    )
-    found = next((one[key] for one, key in places if key in one), None)
-    if found is None and rest.isdecimal():
-        several = setting_of(config, method)
-        is_list = isinstance(several, list) and int(rest) < len(several)
-        return several[int(rest)] if is_list else None
-    return found
-
-
-def setting_text(value: object) -> str:
-    """The value as text that a pattern can match: a number as short as it can be read back.
-
-    >>> setting_text(0.001), setting_text(True), setting_text([0.9, 0.999]), setting_text(None)
-    ('0.001', 'true', '0.9 0.999', 'none')
-    """
-    if isinstance(value, list | tuple):
-        return " ".join(map(setting_text, value))
-    if isinstance(value, bool) or value is None:
-        return str(value).lower()
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    return str(value)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

@@ -25,7 +25,16 @@ from vlcpctl.files.rows import Row
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.ranks import RanksOfRows
-from vlcpctl.report.scores import START, Against, Curve, Track, TrackKey, step_of, track_key
+from vlcpctl.report.scores import (
+    START,
+    Against,
+    Curve,
+    Track,
+    TrackKey,
+    grouped,
+    step_of,
+    track_key,
+)
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell
 from vlcpctl.report.tables import ordered_runs
 
@@ -123,32 +132,29 @@ class _Compared(NamedTuple):
 
 
 def find_forgotten(
-    rows: Iterable[Row], files: Sequence[SavedRanks], library: Library | None = None
+    tracks: Iterable[Track], files: Sequence[SavedRanks], library: Library
 ) -> Forgotten:
     """What each run forgot of each task but its last, on the task's own gallery.
 
-    `rows` are those of the report. Of several seeds, the first one with ranks is shown. Raises
-    BadInput if a file of ranks cannot be read.
+    Of several seeds, the first one with ranks is shown. Raises BadInput if a file of ranks cannot
+    be read.
     """
-    runs: dict[tuple[TrackKey, str], dict[int, dict[tuple[int, int], Row]]] = {}
-    for row in rows:
-        if row.since is None and None not in {row.step, row.task_step} and row.gallery == "own":
-            seeds = runs.setdefault((track_key(row), row.run), {})
-            seeds.setdefault(row.seed, {})[step_of(row), row.task_step or 0] = row
     tallies, notes, used = [], dict[str, None](), set[Path]()
-    for _, of_seeds in sorted(runs.items()):
-        for _, of in sorted(of_seeds.items()):
-            last = max(step for step, _ in of)
+    for run in (run for track in tracks for run in track.runs):
+        for number in range(len(run.seeds)):
+            of = {(step, task): row for (n, step, task), row in run.rows.items()
+                  if n == number and step > START and task < len(run.tasks)}  # fmt: skip
+            last = max((step for step, _ in of), default=START)
             compared = [
-                _Compared(of[task, task], of[last, task], of[task, task].task, (*sorted(of_seeds),))
-                for step, task in sorted(of)
-                if step == task < last and (last, task) in of
+                _Compared(of[task, task], of[last, task], run.tasks[task], run.seeds)
+                for task in range(last)
+                if (task, task) in of and (last, task) in of
             ]
             found = list(_tallies(compared, files, notes, used))
             tallies += found
             if found:
                 break
-    return Forgotten(tuple(tallies), library or Library(()), tuple(notes), frozenset(used))
+    return Forgotten(tuple(tallies), library, tuple(notes), frozenset(used))
 
 
 def find_lost(
@@ -229,18 +235,6 @@ def _changes(then: QueryRanks, now: QueryRanks, rows: np.ndarray) -> Iterator[Ch
     ranks = then.rank[rows].tolist(), now.rank[rows].tolist()
     columns = then.keys.take(rows).to_pylist(), captions, labels, *ranks, wrong, wrong_caption
     return (Change(*of) for of in zip(*columns, strict=True))
-
-
-def most_shown(tallies: Sequence[Tally]) -> list[Tally]:
-    """The tallies with at most MOST_EXAMPLES: of many lists fewer of each, of the last none."""
-    lists = sum(bool(one.changes) for one in tallies)
-    share, left = max(1, MOST_EXAMPLES // max(1, lists)), MOST_EXAMPLES
-    found = []
-    for one in tallies:
-        shown = one.changes[: min(share, left)]
-        left -= len(shown)
-        found.append(replace(one, changes=shown))
-    return found
 
 
 @dataclass
@@ -392,9 +386,12 @@ def forgotten_page(found: Forgotten | None, names: Sequence[str]) -> str:
     """
     if found is None or not found.tallies:
         return ""
-    shown = most_shown(found.tallies)
     order = {name: place for place, name in enumerate(names)}
-    shown.sort(key=lambda one: (one.learned, one.task, one.track, order.get(one.run, 0)))
+    every = sorted(
+        found.tallies, key=lambda one: (one.learned, one.task, one.track, order.get(one.run, 0))
+    )
+    chosen = grouped(deepest(every, MOST_EXAMPLES), lambda pair: id(pair[0]))
+    shown = [replace(one, changes=tuple(of for _, of in chosen[id(one)])) for one in every]
     _find(found.library, [change for one in shown for change in one.changes])
     tasks: dict[str, list[tuple[str, str, list[Tally]]]] = {}
     for (track, run, task), found_of in groupby(shown, attrgetter("track", "run", "task")):

@@ -75,19 +75,8 @@ _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _ARROWS = {None: "", True: r" $\uparrow$", False: r" $\downarrow$"}
 _HEADS = {"run": "Run", "method": "Method", "seeds": "Seeds"}
 _WAYS = {"i2t": "Image to text", "t2i": "Text to image", "both": "Both"}
-_LATIN = range(0x250)  # what pdfLaTeX reads without further packages, more or less
-_MANY = 8  # columns of numbers; more are set smaller
-_WIDE = 70  # characters of a line that may be wider than a page
-_NEEDS = r"% Needs \usepackage{booktabs} and \usepackage{siunitx}."
-_WIDE_NEEDS = (
-    r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}.",
-    r"% A table wider than the text is made smaller; on a page sideways (pdflscape) it is larger.",
-)
-_FOREIGN = "% Has characters that pdfLaTeX cannot set; LuaLaTeX can with a font that has them."
-_FITTED = (
-    r"  \end{lrbox}",
-    r"  \ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi",
-)
+_NEEDS = r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}."
+_FITTED = r"  \ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi"
 _SET_UP = (
     r"\sisetup{detect-weight = true, separate-uncertainty = true, retain-explicit-plus = true}"
 )
@@ -336,8 +325,7 @@ def table_latex(table: Table, label: str) -> str:
     r"""The table as a table environment, for booktabs and siunitx: the title is its caption.
 
     Keys of metrics have the names and arrows of papers. Numbers are in S columns with a deviation
-    as +-, the best of a column is bold. A table that may be wider than the text is scaled down to
-    its width, if it is, by graphicx.
+    as +-, the best of a column is bold. A table that is wider than the text is made smaller.
     """
     meaning = ""
     if not table.is_ordered:  # the tables of papers have their own headings
@@ -345,24 +333,18 @@ def table_latex(table: Table, label: str) -> str:
         meaning = "; ".join(f"{name}: {said}" for name, said in known if said)
         table = replace(table, columns=tuple(map(_in_papers, table.columns)))
     rows = [row for group in table.groups for row in group.rows]
-    cells = [[row[place] for row in rows] for place in range(len(table.columns))]
-    formats = list(map(_format, table.columns, cells))
-    longest = (
-        max([len(column.name), *(len(cell.line) for cell in found)])
-        for column, found in zip(table.columns, cells, strict=True)
-    )
-    is_wide = sum(2 + length for length in longest) > _WIDE
-    has_many = len(table.columns) - table.keys > _MANY
-    size = r"\scriptsize\setlength{\tabcolsep}{2.5pt}" if has_many else r"\small"
-    notes = [*table.notes, *([meaning] if meaning else [])]
+    formats = [_format(one, [row[at] for row in rows]) for at, one in enumerate(table.columns)]
+    # One small paragraph, so that they take few lines of a page.
+    notes = latex("; ".join(filter(None, (*table.notes, meaning))))
+    below = rf"  \par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {notes}\end{{minipage}}"
     lines = [
+        _NEEDS,
         r"\begin{table}",
-        r"  \centering",
+        r"  \centering\small",
         rf"  \caption{{{latex(with_paper_names(table.title))}}}",
         rf"  \label{{tab:{label}}}",
-        f"  {size}",
         f"  {_SET_UP}",
-        *([r"  \begin{lrbox}{0}"] if is_wide else []),
+        r"  \begin{lrbox}{0}",
         r"  \begin{tabular}{",
         *(f"    {one}" for one in formats),
         "  }",
@@ -371,15 +353,12 @@ def table_latex(table: Table, label: str) -> str:
         *(f"    {line}" for line in _body(table, formats)),
         r"    \bottomrule",
         r"  \end{tabular}",
-        *(_FITTED if is_wide else ()),
-        # One small paragraph, so that they take few lines of a page.
-        *([r"  \par\smallskip", r"  \begin{minipage}{\linewidth}\scriptsize"] if notes else []),
-        *([f"    {latex('; '.join(notes))}", r"  \end{minipage}"] if notes else []),
+        r"  \end{lrbox}",
+        _FITTED,
+        *([below] if notes else []),
         r"\end{table}",
     ]
-    is_foreign = any(ord(char) not in _LATIN for line in lines for char in line)
-    head = [*(_WIDE_NEEDS if is_wide else (_NEEDS,)), *([_FOREIGN] if is_foreign else [])]
-    return "\n".join([*head, *lines]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def latex(text: str) -> str:
@@ -411,17 +390,13 @@ def _heads(table: Table) -> Iterator[str]:
 
     It is in braces: a column of numbers would read it as one.
     """
-    spans = upper_headings(table.columns)
-    if spans:
-        cells = [
-            rf"\multicolumn{{{count}}}{{c}}{{{latex(over)}}}" if over else " & " * (count - 1)
-            for over, count in spans
-        ]
+    cells, rules, first = [], [], 1
+    for over, count in upper_headings(table.columns):
+        cells.append(rf"\multicolumn{{{count}}}{{c}}{{{latex(over)}}}")
+        rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if over else []
+        first += count
+    if rules:
         yield f"{' & '.join(cells)} \\\\"
-        first, rules = 1, []
-        for over, count in spans:
-            rules += [rf"\cmidrule(lr){{{first}-{first + count - 1}}}"] if over else []
-            first += count
         yield " ".join(rules)
     arrows = {} if table.is_ordered else _ARROWS
     heads = (

@@ -375,37 +375,28 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     The columns of data, tracks and chance are left out if no verdict needs them.
     """
     by_chance = any(one.chance is not None for one in verdicts)
-    words: list[tuple[Column | None, Callable[[Verdict], str]]] = [
-        (Column("condition", is_number=False), lambda one: one.condition),
-        (Column("run", is_number=False), lambda one: one.run),
-        (
-            Column("data", is_number=False) if any(one.data for one in verdicts) else None,
-            lambda one: one.data or "",
+    several = names_tracks(verdicts)
+    blank = "-" if by_chance else ""
+    texts: dict[str, Callable[[Verdict], str]] = {
+        "condition": lambda one: one.condition,
+        "run": lambda one: one.run,
+        "data": lambda one: one.data or "",
+        "track": lambda one: one.track or "" if several else "",
+        "metric": lambda one: one.metric,
+        "value": lambda one: "-" if one.value is None else f"{one.value:.4f}",
+        "95 % interval": lambda one: (
+            blank if one.low is None else f"{one.low:.2f} to {one.high:.2f}"
         ),
-        (
-            Column("track", is_number=False) if names_tracks(verdicts) else None,
-            lambda one: one.track or "",
-        ),
-        (Column("metric", is_number=False), lambda one: one.metric),
-        (Column("value"), lambda one: "-" if one.value is None else f"{one.value:.4f}"),
-        (
-            Column("95 % interval") if by_chance else None,
-            lambda one: "-" if one.low is None else f"{one.low:.2f} to {one.high:.2f}",
-        ),
-        (Column("bound"), lambda one: one.comparison),
-        (
-            Column("chance") if by_chance else None,
-            lambda one: "-" if one.chance is None else f"{one.chance:.2f}",
-        ),
-    ]
-    shown = [(column, text) for column, text in words if column is not None]
-    columns = (*(column for column, _ in shown), Column("verdict", is_number=False))
-    rows = tuple(
-        (
-            *(TableCell(text(one)) for _, text in shown),
-            TableCell(one.outcome, is_strong=not one.passes),
-        )
+        "bound": lambda one: one.comparison,
+        "chance": lambda one: blank if one.chance is None else f"{one.chance:.2f}",
+    }
+    shown = {name: text for name, text in texts.items() if any(map(text, verdicts))}
+    numbers = {"value", "95 % interval", "bound", "chance"}
+    columns = (*(Column(name, name in numbers) for name in shown), Column("verdict", False))
+    rows = (
+        (*(TableCell(text(one)) for text in shown.values()),
+         TableCell(one.outcome, is_strong=not one.passes))
         for one in verdicts
-    )
+    )  # fmt: skip
     notes = (_CHANCE,) if by_chance else ()
-    return Table("Conditions (--fail-if)", columns, (RowGroup("", rows),), notes)
+    return Table("Conditions (--fail-if)", columns, (RowGroup("", tuple(rows)),), notes)

@@ -13,14 +13,11 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.report.angles import MEASURES
-from vlcpctl.report.charts import GridChart
 from vlcpctl.report.drawn import (
     Styles,
     TrackCharts,
-    data_charts,
     histograms,
     run_styles,
-    stability_chart,
     track_charts,
 )
 from vlcpctl.report.forgotten import forgotten_tables
@@ -30,7 +27,7 @@ from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.report import TITLE, Document
 from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
-from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.table import fixed
 from vlcpctl.report.tables import (
     MOST_SHOWN,
     comparison_tables,
@@ -38,8 +35,6 @@ from vlcpctl.report.tables import (
     headline,
     matrix_table,
     ordered_runs,
-    stability_points,
-    stability_table,
 )
 from vlcpctl.report.training import loss_charts, training_tables
 
@@ -58,7 +53,8 @@ def page(document: Document) -> str:
     styles = run_styles(document)
     verdicts = document.verdicts
     first = document.tracks[0] if document.tracks else None
-    charts = {id(track): _charts(document, track, styles) for track in document.tracks}
+    most = _most(document)
+    charts = {id(one): track_charts(document, one, styles, most) for one in document.tracks}
     sentence = opening_sentence(document, first) if first else ""
     body = [part for track in document.tracks for part in _track(
         document, track, styles, charts[id(track)], is_opened=bool(sentence) and track is first
@@ -128,16 +124,15 @@ def opening_sentence(document: Document, track: Track) -> str:
     bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
     above = _ranked(bounds, key, name)
     where = "the merged gallery" if is_merged else "the tasks' own galleries"
-    is_, first = "is", _scores(finals, names)
+    said = f"is {_scores(finals, names)}"
     if len(finals) > 1:
-        is_ = f"is highest for {names[0]}, {fixed(finals[names[0]])}"
-        first = f" ({_scores(finals, names[1:])})"
+        highest = f"{names[0]}, {fixed(finals[names[0]])}"
+        said = f"is highest for {highest} ({_scores(finals, names[1:])})"
     against = f", against {_scores(above, list(above))}" if above else ""
     lost = "".join(_lost([run for one in names for run in chains if run.name == one], key))
     most = max(run.steps for run in chains)
     count = f"{most} tasks" if most > 1 else "one task"
     count = count if len({run.steps for run in chains}) == 1 else f"up to {count}"
-    said = f"{is_}{first}" if len(finals) > 1 else f"{is_} {first}"
     return f"After {count}, {on_one_line(key)} on {where} {said}{against}{lost}."
 
 
@@ -191,10 +186,6 @@ def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:
         yield name, style, run.final_only, score if is_known else None, lost
 
 
-def _charts(document: Document, track: Track, styles: Styles) -> TrackCharts:
-    return track_charts(document, track, styles, _most(document))
-
-
 def _most(document: Document) -> int:
     """The steps and tasks that a matrix shows, of which the page has one for each run."""
     matrices = sum(bool(run.steps) for one in document.tracks for run in one.runs)
@@ -223,15 +214,6 @@ def _track(
     if track.runs:
         yield from _by_task(document, track, styles, charts)
     yield from (_part("folding", one) for one in outside)
-    guards = {id(one) for one in document.guards(track)}
-    of_track = (one for one in document.curves if one.track is track and one.task is None)
-    others = [one for one in of_track if id(one) not in guards]
-    moving = {one.data for one in others if len(one.steps) > 1}
-    if moving:
-        drawn, note = data_charts([one for one in others if one.data in moving], key, styles)
-        yield _part("heading", "Transfer to data outside the stream", 3)
-        yield from (_part("lines", one) for one in drawn)
-        yield _part("about", note)
 
 
 def _by_task(
@@ -239,9 +221,6 @@ def _by_task(
 ) -> Iterator[Markup]:
     key, most = document.key(track), _most(document)
     name, runs = on_one_line(key), ordered_runs(track, key)
-    if scatter := stability_chart(track, key, styles):
-        points = stability_points(track, key)[0]
-        yield _part("scatter", scatter, stability_table(points, key))
     yield _part("heading", f"{name} by step and task", 3)
     grids = {one.name: one for one in charts.heat.grids} if charts.heat else {}
     is_small = len(grids) <= _FEW_TABLES
@@ -252,34 +231,15 @@ def _by_task(
         if run.steps
     ]
     yield _part("matrices", maps, charts.heat, is_small)
-    if charts.bars:
+    chart = charts.bars
+    if chart and len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS:
         yield _part("heading", f"{name} per task, last model", 3)
-        chart = charts.bars
-        is_few = len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS
-        yield (
-            _part("bars", chart)
-            if is_few
-            else _part("heat_table", _final_table(chart), chart.highest)
-        )
-
-
-def _final_table(chart: GridChart) -> Table:
-    """Of many runs or tasks: a row for each run, with the last model's score on each task."""
-    # The number of a task, such as "07": names of many tasks are wider than their scores.
-    tasks = chart.grids[0].columns
-    numbers = (task[: len(task) - len(task.lstrip("0123456789"))] or task for task in tasks)
-    rows = tuple((TableCell(one.name), *map(_score, one.values[0].tolist())) for one in chart.grids)
-    columns = (Column("run", is_number=False), *map(Column, numbers))
-    return Table(f"{chart.title}, own galleries", columns, (RowGroup("", rows),))
-
-
-def _score(value: float) -> TableCell:
-    return TableCell("-") if math.isnan(value) else TableCell(fixed(value, 1), value=value)
+        yield _part("bars", chart)
 
 
 def _training(document: Document, styles: Styles) -> Iterator[Markup]:
     """What checkpoints record, and the settings in which the runs differ."""
-    cards, settings = document.ordered_cards, document.ordered_settings
+    cards, settings = document.cards, document.settings
     tables = training_tables(cards, settings)
     if cards or tables:
         yield _part("heading", "Training" if cards else "Settings")

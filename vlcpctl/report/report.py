@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from hashlib import blake2b
 from itertools import chain, product, repeat
 from operator import attrgetter
@@ -70,6 +69,7 @@ from vlcpctl.report.scores import (
     Track,
     curves_of,
     earlier_tasks,
+    grouped,
     require_complete,
     score_notes,
     tracks_of,
@@ -88,12 +88,10 @@ from vlcpctl.report.table import Table
 from vlcpctl.report.tables import (
     calibration_table,
     comparison_tables,
-    guards_table,
     matrix_table,
     oracle_gap,
     ordered_runs,
-    shown_guards,
-    transfer_table,
+    outside_table,
 )
 from vlcpctl.report.training import SettingTexts, settings_by_run, training_tables
 
@@ -182,37 +180,14 @@ class Document:
     choices: tuple[Choice, ...] = ()  # of --best
     # Of the lines that --best chose: their name in a paper, such as "ctp" of "ctp, lr=0.1".
     short_names: Mapping[str, str] = field(default_factory=dict)
+    # In the order of `names`, as all tables and charts.
     cards: Cards | None = None  # of --checkpoint
     settings: Mapping[str, SettingTexts] = field(default_factory=dict)  # of each run
+    names: tuple[str, ...] = ()  # of every run: joint training, then by score
 
     def key(self, track: Track) -> str:
         """The metric key that a track's tables and charts show."""
         return main_key(track, self.request.metric)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """Every run, in the one order of all tables and charts: joint training, then by score."""
-        names = [run.name for one in self.tracks for run in ordered_runs(one, self.key(one))]
-        # Runs without rows on their stream, and models that others start from.
-        names += sorted({one.run.name for one in self.curves})
-        names += sorted({run.name for track in self.tracks for run in track.every if run.outside})
-        names += sorted({pair.run for space in self.spatial_tracks for pair in space.pairs})
-        names += self.cards.runs if self.cards else []
-        return tuple(dict.fromkeys([*names, *self.settings]))
-
-    @cached_property
-    def ordered_cards(self) -> Cards | None:
-        """The cards of the runs in the order of `names`."""
-        if self.cards is None:
-            return None
-        return replace(self.cards, runs={
-            name: self.cards.runs[name] for name in self.names if name in self.cards.runs
-        })  # fmt: skip
-
-    @cached_property
-    def ordered_settings(self) -> Mapping[str, SettingTexts]:
-        """The settings of the runs in the order of `names`."""
-        return {name: self.settings[name] for name in self.names if name in self.settings}
 
     def published_sections(self) -> list[tuple[str, list[Table]]]:
         """The chosen tables of papers under one heading; empty without --table."""
@@ -237,7 +212,7 @@ class Document:
         sections += self.calibration_sections()
         sections += [(space.title, space.tables()) for space in self.spatial_tracks]
         if self.cards or has_settings:
-            training = training_tables(self.ordered_cards, self.ordered_settings)
+            training = training_tables(self.cards, self.settings)
             sections += [("Training", training)] if training else []
         return sections
 
@@ -252,39 +227,40 @@ class Document:
 
     def compared_with(self) -> list[str]:
         """Sentences that name the baselines and the guards, if there are any."""
-        models: dict[str, list[str]] = {}
-        for run in {one.run.name: one.run for one in self.curves}.values():
-            if run.of.models:
-                models.setdefault(" and ".join(run.of.models), []).append(run.name)
-        guards = sorted({one.data for one in self.drops if one.is_guard})
-        lines = []
-        if models:
-            is_given = self.request.baseline is not None
-            what = "--baseline" if is_given else "the model that each run started from"
-            names = [
-                name if len(models) == 1 else f"{name} (of {some_names(sorted(runs))})"
-                for name, runs in sorted(models.items())
-            ]
-            lines.append(f"Baseline, {what}: {some_names(names)}")
-        if guards:
-            lines.append(f"Guards, data outside the stream: {some_names(guards)}")
-        return lines
+        runs = {one.run.name: " and ".join(one.run.of.models) for one in self.curves}
+        models = grouped((run for run in sorted(runs) if runs[run]), runs.__getitem__)
+        guards = sorted({one.data for one in self.drops if one.curve.is_guard})
+        is_given = self.request.baseline is not None
+        what = "--baseline" if is_given else "the model that each run started from"
+        names = [
+            name if len(models) == 1 else f"{name} (of {some_names(of)})"
+            for name, of in sorted(models.items())
+        ]
+        lines = [f"Baseline, {what}: {some_names(names)}"] if names else []
+        return lines + [f"Guards, data outside the stream: {some_names(guards)}"] * bool(guards)
 
     def outside_tables(self, track: Track) -> list[Table]:
         """The tables of data outside the stream: the guards, and what has no baseline."""
-        key = self.key(track)
-        curves = self.guards(track)
-        of_track = [one for one in self.drops if one.track is track and one.is_guard]
+        key, curves = self.key(track), self.guards(track)
+        drops = [one for one in self.drops if one.curve.track is track and one.curve.is_guard]
         compared = {(one.run.name, one.data) for one in curves}
-        found = [guards_table(curves, of_track, key)]
-        indexes = [one for one in self.roll_outs if one.curve.track is track]
-        found.append(roll_out_table(indexes, key))
-        found.append(transfer_table(track, key, compared, self.names))
+        others = [
+            Curve(track, run, column)
+            for run in sorted(track.every, key=lambda run: self.names.index(run.name))
+            for column, data in enumerate(run.data)
+            if column >= len(run.tasks) and (run.name, data) not in compared
+        ]
+        found = (
+            outside_table(curves, drops, key),
+            roll_out_table([one for one in self.roll_outs if one.curve.track is track], key),
+            outside_table(sorted(others, key=lambda one: one.data), (), key),
+        )
         return [table for table in found if table is not None]
 
     def guards(self, track: Track) -> list[Curve]:
         """The guards of the runs of a track that have a baseline."""
-        return shown_guards(self.curves_on(track))
+        every = self.curves_on(track)
+        return [one for one in every if one.is_guard and not one.run.of.unknown]
 
     def curves_on(self, track: Track) -> list[Curve]:
         """The curves of a track in the order of `names`."""
@@ -338,8 +314,15 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     intervals = RankIntervals(curves, files.ranks, ["baseline", *against], every_pair(indexes))
     rolled = with_intervals(indexes, intervals, alarms)
     losses = [drop for one in against for drop in _drops(curves, one, intervals)]
-    cards = files.cards
     spatial = collect_spatial_tracks(row for row in chosen if row.since is not None)
+    cards, settings = files.cards, settings_by_run(chosen, files.cards)
+    names = _names(tracks, request, [
+        *sorted({one.run.name for one in curves}),  # also of runs without rows on their stream
+        *sorted({run.name for track in tracks for run in track.every if run.outside}),
+        *sorted({pair.run for space in spatial for pair in space.pairs}),
+        *(cards.runs if cards else ()),
+        *settings,
+    ])  # fmt: skip
     document = Document(
         tracks,
         request,
@@ -360,8 +343,9 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         groups=groups.members,
         choices=choices,
         short_names=_short_names(chosen, groups) if choices else {},
-        cards=cards,
-        settings=settings_by_run(chosen, cards),
+        cards=cards and cards.in_order(names),
+        settings={one: settings[one] for one in names if one in settings},
+        names=names,
     )
     document = _with_forgotten(document, chosen, files, intervals)
     facts = Facts(
@@ -379,6 +363,13 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         published=tuple(fill(one, facts) for one in papers),
         verdicts=tuple(judge(gates, facts, alarms, early_passes=early_passes)),
     )
+
+
+def _names(
+    tracks: Iterable[Track], request: ReportRequest, others: Iterable[str]
+) -> tuple[str, ...]:
+    ordered = (ordered_runs(one, main_key(one, request.metric)) for one in tracks)
+    return tuple(dict.fromkeys([*(run.name for runs in ordered for run in runs), *others]))
 
 
 def _false_alarms(request: ReportRequest) -> float:
@@ -502,7 +493,7 @@ def _with_forgotten(
     if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
     splits = frozenset(row.split for row in rows)
-    found = find_forgotten(rows, files.ranks, Library(files.images, splits))
+    found = find_forgotten(document.tracks, files.ranks, Library(files.images, splits))
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [
@@ -533,7 +524,7 @@ def records(document: Document) -> Iterator[dict[str, Any]]:
         for run in dict.fromkeys((*track.runs, *track.runs_with("outside"))):
             yield from _run_records(track, run)
     for drop in (*document.drops, *document.losses):
-        if drop.is_guard or drop.drop:
+        if drop.curve.is_guard or drop.drop:
             yield _drop_record(drop, _METRICS[drop.against])
     for one in document.roll_outs:
         for key, choice in product(one.curve.track.keys, CHOICES):
@@ -545,8 +536,8 @@ def records(document: Document) -> Iterator[dict[str, Any]]:
 
 def _file_records(cards: Cards | None, forgotten: Forgotten | None) -> Iterator[dict[str, Any]]:
     """What other files than rows add: the cost of runs, and counts of what they forgot."""
-    for run, steps in cards.runs.items() if cards else ():
-        seeds = sorted({one.seed for one in steps})
+    for run in sorted(cards.runs) if cards else ():
+        seeds = sorted({one.seed for one in cards.runs[run]}) if cards else []
         for key, cost in cards.costs(run).items() if cards else ():
             yield {"run": run, "metric": "cost", "key": key} | _numbers(cost, seeds)
     for tally in forgotten.tallies if forgotten else ():
@@ -554,24 +545,17 @@ def _file_records(cards: Cards | None, forgotten: Forgotten | None) -> Iterator[
 
 
 def _angle_records(space: SpatialTrack, pair: CheckpointPair) -> Iterator[dict[str, Any]]:
-    since, step = pair.steps.split(" -> ")
-    about = {
-        "run": pair.run,
-        "method": pair.rows[0].method,
-        "split": space.split,
-        "data": space.task,
-    }
-    about |= {"evaluator": pair.rows[0].evaluator, "step": step, "since": since, "metric": "angle"}
+    (since, step), first = pair.steps.split(" -> "), pair.rows[0]
+    about = {"run": pair.run, "method": first.method, "split": space.split, "data": space.task}
+    about |= {"evaluator": first.evaluator, "step": step, "since": since, "metric": "angle"}
     seeds = [row.seed for row in pair.rows]
     for key, values in pair.metrics.items():
         yield about | {"key": key} | _numbers(Spread(values), seeds)
 
 
 def _names_of(track: Track, run: str, method: str) -> dict[str, Any]:
-    about: dict[str, Any] = {"run": run, "method": method}
-    about |= {"evaluator": track.evaluator}
-    about |= {"protocol": track.protocol, "map_variant": track.map_variant}
-    return about | {"split": track.split}
+    about = {name: getattr(track, name) for name in FIELDS[2:6]}
+    return {"run": run, "method": method, **about}
 
 
 def _numbers(value: Spread | None, seeds: Sequence[int]) -> dict[str, Any]:
@@ -594,25 +578,25 @@ def _run_records(track: Track, run: Run) -> Iterator[dict[str, Any]]:
             numbers = _numbers(value, run.seeds) if value else {"undefined": why}
             yield names | about | numbers
     for key in run.keys if run.galleries else ():
-        more = [("change", "own", run.change(key)), ("start", "own", run.mean_at(key, START))]
-        ends: dict[str, Any] = {}
+        more: list[tuple[str, str, Spread | None, tuple[float, float] | None]] = [
+            ("change", "own", run.change(key), None),
+            ("start", "own", run.mean_at(key, START), None),
+        ]
         for gallery in ("own", "merged"):
-            if (found := oracle_gap(track, run, key, gallery)) is not None:
-                gap, interval = found
-                more.append(("to_oracle", gallery, gap))
-                ends[gallery] = {} if interval is None else dict(zip(_ENDS, interval, strict=True))
-        for metric, gallery, value in more:
-            about = {"gallery": gallery, "metric": metric, "key": key}
-            about |= ends.get(gallery, {}) if metric == "to_oracle" else {}
+            gap, interval = oracle_gap(track, run, key, gallery) or (None, None)
+            more.append(("to_oracle", gallery, gap, interval))
+        for metric, gallery, value, ends in more:
             if value is not None:
-                yield names | about | _numbers(value, run.seeds)
+                about = {"gallery": gallery, "metric": metric, "key": key}
+                low_high = dict(zip(_ENDS, ends, strict=True)) if ends else {}
+                yield names | about | low_high | _numbers(value, run.seeds)
 
 
 def _drop_record(drop: Drop, metric: str) -> dict[str, Any]:
-    about = {"gallery": "outside" if drop.is_guard else "own", "data": drop.data}
-    about |= {"step": str(drop.step), "metric": metric, "key": drop.key}
-    names = _names_of(drop.track, drop.run, drop.method)
-    found = names | about | _numbers(drop.drop, drop.seeds)
+    curve, run = drop.curve, drop.curve.run
+    about = {"gallery": "outside" if curve.is_guard else "own", "data": drop.data}
+    about |= {"step": str(run.of.last), "metric": metric, "key": drop.key}
+    found = _names_of(curve.track, run.name, run.method) | about | _numbers(drop.drop, run.seeds)
     if drop.interval is not None:
         ends = drop.interval
         found |= {"low": ends.low, "high": ends.high, "se": ends.error, "samples": ends.samples}
@@ -710,7 +694,7 @@ def summary(document: Document, identity: Mapping[str, Any]) -> dict[str, Any]:
             "given": document.request.baseline,
             "runs": {name: found for name, found in sorted(models.items()) if found},
         },
-        "guards": sorted({one.data for one in document.drops if one.is_guard}),
+        "guards": sorted({one.data for one in document.drops if one.curve.is_guard}),
         "verdicts": [verdict.as_json() for verdict in document.verdicts],
         **({"groups": groups} if groups else {}),
         **({"best": [one.as_json() for one in document.choices]} if document.choices else {}),

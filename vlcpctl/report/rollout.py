@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.intervals import Interval
 from vlcpctl.report.ranks import RankIntervals
-from vlcpctl.report.scores import START, Against, Curve, Drop, Spread, over_seeds
-from vlcpctl.report.table import (
-    UNDEFINED,
-    Column,
-    RowGroup,
-    Table,
-    TableCell,
-    fixed,
-    number_cell,
-)
+from vlcpctl.report.scores import START, Against, Curve, Drop, Spread, grouped, over_seeds
+from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed, number_cell
 from vlcpctl.report.tables import interval_cell
 
 TODAY = "today"
@@ -77,43 +68,20 @@ class RollOut:
     def loss(self, choice: str, key: str, against: Against = "old index") -> Drop:
         """What users lose with a choice, against today's index or one that is built again."""
         before, last = self.score(_before(against), key), self.score(choice, key)
-        lost, undefined = None, None
-        if before is None or last is None:
-            what = _before(against) if before is None else choice
-            who = f"the model of {self.index} on its index" if what == TODAY else f"{what!r}"
-            undefined = f"{who} was not measured on {self.data}"
-        else:
-            lost = before.minus(last)
-        interval = self.intervals.get((choice, against), {}).get(key)
+        lost = None if before is None or last is None else before.minus(last)
+        what = _before(against) if before is None else choice
+        who = f"the model of {self.index} on its index" if what == TODAY else f"{what!r}"
         return Drop(
-            track=self.curve.track,
-            run=self.curve.run.name,
+            curve=self.curve,
             data=self.data,
-            is_guard=True,
             key=key,
+            against=against,
             baseline=before,
             last=last,
             drop=lost,
-            interval=interval if lost is not None else None,
-            undefined=undefined,
-            against=against,
-            method=self.curve.run.method,
-            step=self.curve.run.of.last,
-            seeds=self.curve.run.seeds,
+            interval=self.intervals.get((choice, against), {}).get(key) if lost else None,
+            undefined=None if lost else f"{who} was not measured on {self.data}",
         )
-
-    def is_lost(self, choice: str, key: str) -> bool | None:
-        """Whether users lose more than BOUND, and more than chance shows; None if not measured."""
-        found = self.loss(choice, key)
-        error = 0.0 if found.interval is None else found.interval.error
-        return None if found.drop is None else found.drop.mean > max(BOUND, self.z * error)
-
-    def may_lose(self, choice: str, key: str) -> bool:
-        """Whether the loss may be above BOUND: it is at 1.96 standard errors more."""
-        found = self.loss(choice, key)
-        if found.drop is None or found.interval is None:
-            return False
-        return found.drop.mean + margin_of(found.interval.error) > BOUND
 
 
 def _before(against: Against) -> str:
@@ -137,43 +105,37 @@ def roll_outs(curves: Iterable[Curve], rows: Sequence[Row]) -> list[RollOut]:
             if index != row.checkpoint:
                 on_index.setdefault(_model(row, row.checkpoint), []).append(row)
     found: dict[Hashable, RollOut] = {}
-    for curve in (one for one in curves if one.is_guard):
-        for number in range(len(curve.run.seeds)):
-            own = curve.row(number, curve.run.of.last)
-            for row in on_index.get(_model(own, own.checkpoint), ()) if own else ():
-                _add(found, curve, number, row, at)
+    guards = [one for one in curves if one.is_guard]
+    for curve, own in ((one, row) for one in guards for row in one.last_rows):
+        number = curve.run.seeds.index(own.seed)
+        for row in on_index.get(_model(own, own.checkpoint), ()):
+            gallery, name = _gallery(row), _name(row.gallery_checkpoint or "", curve, number)
+            is_usual = row.n_distractor_images is None or gallery == _gallery(own)
+            more = "" if is_usual else f" and {row.n_distractor_images} images"
+            empty: dict[str, list[Row | None]]
+            empty = {one: [None] * len(curve.run.seeds) for one in _WORDS}
+            one = RollOut(curve, f"{curve.data}{more}", name, empty)
+            one = found.setdefault((id(curve), name, gallery), one)
+            for choice, measured in _measured(row, at):
+                one.rows[choice][number] = measured
     return list(found.values())
 
 
-def _add(
-    found: dict[Hashable, RollOut],
-    curve: Curve,
-    number: int,
-    row: Row,
-    at: Mapping[Hashable, Row],
-) -> None:
-    """Add what was measured beside a row on an index, of the same model, data and gallery."""
-    new, old = row.checkpoint, row.gallery_checkpoint or ""
-    name, gallery = _name(old, curve, number), _gallery(row)
-    own = curve.row(number, curve.run.of.last)
-    is_usual = row.n_distractor_images is None or (own and gallery == _gallery(own))
-    data = curve.data if is_usual else f"{curve.data} and {row.n_distractor_images} images"
-    choices = (TODAY, *CHOICES)
-    empty: dict[str, list[Row | None]] = {one: [None] * len(curve.run.seeds) for one in choices}
-    one = found.setdefault((id(curve), name, gallery), RollOut(curve, data, name, empty))
+def _measured(row: Row, at: Mapping[Hashable, Row]) -> Iterator[tuple[str, Row | None]]:
+    """What was measured beside a row on an index, of the same model, data and gallery."""
+    new, old = row.checkpoint, row.gallery_checkpoint
     sides = ((old, old, None), (new, old, None), (new, old, "query"), (new, new, None))
-    for choice, (query, index, by) in zip(choices, sides, strict=True):
-        one.rows[choice][number] = at.get((*_model(row, query), index, _gallery(row, by)))
+    for choice, (query, index, by) in zip(_WORDS, sides, strict=True):
+        yield choice, at.get((*_model(row, query), index, _gallery(row, by)))
 
 
-def _model(row: Row, checkpoint: str) -> tuple[str, ...]:
+def _model(row: Row, checkpoint: str | None) -> tuple[str | None, ...]:
     return row.data, row.evaluator, row.protocol, row.split, checkpoint
 
 
-def _gallery(row: Row, by: str | None = None) -> str:
+def _gallery(row: Row, by: object = None) -> str:
     """The options of a row, with who embedded the distractors as wanted."""
-    options: dict[str, Any] = {**row.options, "distractors_by": by, "limit": row.limit}
-    return canonical_json(options)
+    return canonical_json({**row.options, "distractors_by": by, "limit": row.limit})
 
 
 def _name(checkpoint: str, curve: Curve, seed: int) -> str:
@@ -191,17 +153,11 @@ def with_intervals(
 ) -> tuple[RollOut, ...]:
     """The same with paired intervals, and with the critical value of all losses together."""
     judged = sum(bool(one.pairs(choice, "old index")) for one in found for choice in CHOICES)
-    z = critical_value(judged, false_alarms)
-    return tuple(
-        replace(
-            one,
-            intervals={
-                loss: ranks.of_pairs(one.curve, one.pairs(*loss), loss[1]) for loss in _LOSSES
-            },
-            z=z,
-        )
-        for one in found
-    )
+    z, every = critical_value(judged, false_alarms), []
+    for one in found:
+        ends = {loss: ranks.of_pairs(one.curve, one.pairs(*loss), loss[1]) for loss in _LOSSES}
+        every.append(replace(one, intervals=ends, z=z))
+    return tuple(every)
 
 
 def every_pair(found: Iterable[RollOut]) -> list[tuple[Row, Row]]:
@@ -223,13 +179,8 @@ def unused_note(found: Iterable[RollOut], rows: Iterable[Row]) -> list[str]:
 def judged_losses(found: Iterable[RollOut]) -> list[Drop]:
     """`index_loss` and `reembed_gain` in every metric: what is lost by keeping the index."""
     sides: tuple[Against, Against] = ("old index", "new index")
-    return [
-        one.loss(KEEP, key, against)
-        for one in found
-        for key in one.curve.track.keys
-        for against in sides
-        if one.score(KEEP, key) is not None
-    ]
+    keys = ((one, key) for one in found for key in one.curve.track.keys if one.score(KEEP, key))
+    return [one.loss(KEEP, key, against) for one, key in keys for against in sides]
 
 
 def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
@@ -237,28 +188,29 @@ def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
     found = [one for one in found if any(one.score(choice, key) for choice in CHOICES)]
     if not found:
         return None
-    columns = (
-        Column("queries by the new model", is_number=False),
-        *map(Column, (key, "lost", "95 % interval")),
-    )
-    groups = tuple(
-        RowGroup(
-            f"{one.curve.run.name} on {one.data}, index by {one.index}", tuple(_rows(one, key))
-        )
-        for one in found
-    )
-    subjects: dict[tuple[str, str], list[RollOut]] = {}
+    groups = []
     for one in found:
-        subjects.setdefault((one.curve.run.name, one.index), []).append(one)
-    said = [sentence(members, key) for members in subjects.values()]
+        today, dash = number_cell(one.score(TODAY, key)), number_cell(None)
+        rows = [(TableCell(_WORDS[TODAY]), today, dash, dash)]
+        for choice in CHOICES:
+            loss = one.loss(choice, key)
+            if choice != NEW or loss.last is not None:  # or there are no new items in this gallery
+                cells = number_cell(loss.last), number_cell(loss.drop), interval_cell(loss)
+                rows.append((TableCell(_WORDS[choice]), *cells))
+        name = f"{one.curve.run.name} on {one.data}, index by {one.index}"
+        groups.append(RowGroup(name, tuple(rows)))
+    subjects = grouped(found, lambda one: (one.curve.run.name, one.index))
     missing = [one.loss(choice, key).undefined for one in found for choice in (KEEP, ALL)]
     counts = (
         f"a loss counts if it is above {BOUND:g} points and, with --ranks, above {found[0].z:.2f} "
         "standard errors, which chance alone hardly shows"
     )
+    said = (sentence(members, key) for members in subjects.values())
     notes = (*said, _LOST, counts, *dict.fromkeys(filter(None, missing)))
+    heads = map(Column, (key, "lost", "95 % interval"))
+    columns = (Column("queries by the new model", is_number=False), *heads)
     title = f"Roll-out: {key} for items in the guards"
-    return Table(title, columns, groups, notes, is_ordered=True, name="roll-out")
+    return Table(title, columns, tuple(groups), notes, is_ordered=True, name="roll-out")
 
 
 def sentence(found: Sequence[RollOut], key: str) -> str:
@@ -267,48 +219,35 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
     A choice is enough where it was measured if no guard loses more than BOUND and than chance. It
     is not resolved if a loss may be above BOUND.
     """
-    is_enough = {}
+    first, errors, lost = found[0], {}, {}
     for choice in CHOICES:
-        lost = [one.is_lost(choice, key) for one in found]
-        if any(one is not None for one in lost):
-            is_enough[choice] = not any(lost)
-    head = "it was not measured whether the index can stay"
+        losses = (one.loss(choice, key) for one in found)
+        lost[choice] = [(loss.drop.mean, loss) for loss in losses if loss.drop is not None]
+        for _, loss in lost[choice]:
+            errors[id(loss)] = loss.interval.error if loss.interval else 0.0
+    is_enough = {
+        choice: not any(mean > max(BOUND, first.z * errors[id(loss)]) for mean, loss in known)
+        for choice, known in lost.items()
+        if known
+    }
+    shown, head = [KEEP, ALL], "it was not measured whether the index can stay"
     if is_enough.get(KEEP):
-        may_lose = any(one.may_lose(KEEP, key) for one in found)
+        may_lose = any(
+            loss.interval and mean + margin_of(errors[id(loss)]) > BOUND
+            for mean, loss in lost[KEEP]
+        )
         head = "the index can stay" + (", not resolved" if may_lose else "")
         head += "" if is_enough.get(NEW, True) else _NOT_MIXED
+        shown = [KEEP] if is_enough.get(NEW, True) else [KEEP, NEW]
     elif KEEP in is_enough:
         head = _REBUILD if is_enough.get(ALL, True) else NEITHER
-    shown = [KEEP]
-    if not is_enough.get(KEEP):
-        shown.append(ALL)
-    elif not is_enough.get(NEW, True):
-        shown.append(NEW)
     parts = []
     for choice in (one for one in shown if one in is_enough):
-        known = [loss for one in found if (loss := one.loss(choice, key)).drop]
-        largest = max(known, key=lambda loss: loss.drop.mean if loss.drop else 0.0)
-        parts.append(f"{_points(largest, len(found) > 1)} if {_IF[choice]}")
+        mean, loss = max(lost[choice], key=lambda pair: pair[0])
+        sign, verb, most = (1, "lose", "most") if mean >= 0 else (-1, "gain", "least")
+        ends = loss.interval and sorted((sign * loss.interval.low, sign * loss.interval.high))
+        points = f"{verb}{f' at {most}' if len(found) > 1 else ''} {fixed(sign * mean)}"
+        points += f" (95 % {' to '.join(map(fixed, ends))})" if ends else ""
+        parts.append(f"{points} if {_IF[choice]}")
     details = f"; items in the guard {', '.join(parts)}" if parts else ""
-    return f"{found[0].curve.run.name}, index by {found[0].index}: {head}{details}"
-
-
-def _points(loss: Drop, is_largest: bool) -> str:
-    """What is lost or gained, such as "lose 1.00 (95 % 0.50 to 1.50)"."""
-    if loss.drop is None:
-        return f"lose {UNDEFINED}"
-    sign, verb, most = (1, "lose", " at most") if loss.drop.mean >= 0 else (-1, "gain", " at least")
-    ends = sorted((sign * loss.interval.low, sign * loss.interval.high)) if loss.interval else ()
-    interval = f" (95 % {' to '.join(map(fixed, ends))})" if ends else ""
-    return f"{verb}{most if is_largest else ''} {fixed(sign * loss.drop.mean)}{interval}"
-
-
-def _rows(one: RollOut, key: str) -> Iterator[tuple[TableCell, ...]]:
-    nothing = TableCell(UNDEFINED, is_faint=True)
-    yield TableCell(_WORDS[TODAY]), number_cell(one.score(TODAY, key)), nothing, nothing
-    for choice in CHOICES:
-        loss = one.loss(choice, key)
-        if choice == NEW and loss.last is None:
-            continue  # there are no new items in this gallery
-        cells = number_cell(loss.last), number_cell(loss.drop), interval_cell(loss)
-        yield TableCell(_WORDS[choice]), *cells
+    return f"{first.curve.run.name}, index by {first.index}: {head}{details}"

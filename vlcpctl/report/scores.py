@@ -378,27 +378,19 @@ def with_oracle(track: Track, name: str | None) -> Track:
 class Drop(Struct, frozen=True, kw_only=True, gc=False):
     """The score of an earlier model minus that of the last one, in points: positive is worse.
 
-    `data` is a task of the run's stream, of the step `task`, or data outside of it. `drop` is None,
-    and `undefined` says why, if either side was not measured. `images` are those of the evaluation,
-    if rows have their number.
+    `data` are those of the curve, or these with more in their gallery. `drop` is None, and
+    `undefined` says why, if either side was not measured.
     """
 
-    track: Track
-    run: str
+    curve: Curve
     data: str
-    is_guard: bool
     key: str
+    against: Against
     baseline: Spread | None
     last: Spread | None
     drop: Spread | None
     interval: Interval | None = None
     undefined: str | None = None
-    against: Against = "baseline"
-    task: int | None = None
-    images: int | None = None
-    method: str = ""
-    step: int = START
-    seeds: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -488,22 +480,15 @@ class Curve:
         before, last = self.before(key, against), self.at(self.run.of.last, key)
         lost = before.minus(last) if before is not None and last is not None else None
         return Drop(
-            track=self.track,
-            run=self.run.name,
+            curve=self,
             data=self.data,
-            is_guard=self.is_guard,
             key=key,
+            against=against,
             baseline=before,
             last=last,
             drop=lost,
             interval=None if lost is None else interval,
             undefined=self._why_undefined(key, against) if lost is None else None,
-            against=against,
-            task=self.task,
-            images=self.images,
-            method=self.run.method,
-            step=self.run.of.last,
-            seeds=self.run.seeds,
         )
 
     def _why_undefined(self, key: str, against: Against) -> str:

@@ -11,8 +11,8 @@ from msgspec import structs
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.comparable import different_values
-from vlcpctl.report.facts import Fact, Facts, Metric, parse, setting_of, setting_text
+from vlcpctl.report.comparable import different_values, setting_of, setting_text
+from vlcpctl.report.facts import Fact, Facts, Metric, parse
 from vlcpctl.report.joined import JoinedRows, lineages
 from vlcpctl.report.scores import Track, grouped, require_complete, step_of, tracks_of
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.metrics.forgetting import NOTHING
 from vlcpctl.report.joined import number_of, padded
 from vlcpctl.report.scores import (
     GROUPS,
@@ -24,6 +23,7 @@ from vlcpctl.report.scores import (
     Run,
     Spread,
     Track,
+    grouped,
     over_seeds,
 )
 from vlcpctl.report.table import (
@@ -57,12 +57,8 @@ _OWN = tuple(
     for name, one in DEFINITIONS.items()
     if one.gallery != "merged" and (name == "own_final" or name not in {*_BENCHMARKS, *_SAME})
 )
-PLASTICITY = "plasticity = 1/T sum_j R[j][j]: the score on each task just after learning it"
-STABILITY = (
-    "stability = 100 sum_{j<T-1} R[T-1][j] / sum_{j<T-1} R[j][j]: the percentage of what was "
-    "learned on the earlier tasks that the last model retains"
-)
 _AFTER = "after N: score of the model after step N; step 0 is the first task"
+_NOT_COUNTED = "not part of the stream, so not counted in any forgetting metric"
 _DROP = "drop: baseline minus last model, in points; positive is worse"
 _CALIBRATION = (
     "recall: percent of true pairs with a probability of 0.5 or more",
@@ -72,8 +68,15 @@ _CALIBRATION = (
 )
 _MODELS: dict[str, Against] = {"start": "baseline", "before": "step before"}
 
-_Values = Mapping[str, Sequence[Spread | TableCell | None]]
 _Words = list[tuple[Column, dict[str, str]]]  # leading columns with the text of each run
+
+
+class _Shown(NamedTuple):
+    """A column of a table that compares runs: its cell of each, and how it is read."""
+
+    column: Column
+    cell: Callable[[Run], TableCell]
+    reading: str = ""
 
 
 def ordered_runs(track: Track, key: str, gallery: str = "own") -> list[Run]:
@@ -107,31 +110,17 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
 def _final(track: Track, runs: Sequence[Run], key: str, gallery: str) -> Table:
     """Final scores on a gallery in every metric, with what was lost or has changed in `key`."""
     is_own = gallery == "own"
-    last = {run.name: run.change(key) if is_own else run.summary(key, "bwt_ctp") for run in runs}
-    name, reading = (
-        ("change", _CHANGE_READING) if is_own else ("bwt_ctp", DEFINITIONS["bwt_ctp"].reading)
-    )
-    has_last = any(last.values())
-    more, cells = _oracle_columns(track, key, gallery)
-    values: _Values = {
-        run.name: [
-            *(run.summary(one, f"{gallery}_final") for one in track.keys),
-            *([last[run.name]] if has_last else []),
-            *cells.get(run.name, ()),
-        ]
-        for run in runs
-    }
-    columns = [Column(one, higher_is_better=True) for one in track.keys]
-    columns += [
-        Column(name, higher_is_better=is_own or DEFINITIONS["bwt_ctp"].higher_is_better)
-    ] * has_last
-    readings = [f"{name} (in {key}): {reading}"] if has_last else []
-    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    shown = [_summary(one, f"{gallery}_final", one) for one in track.keys]
+    lost = _summary(key, "bwt_ctp", reading=f"bwt_ctp (in {key}): {DEFINITIONS['bwt_ctp'].reading}")
+    if is_own:
+        column = Column("change", higher_is_better=True)
+        reading = f"change (in {key}): {_CHANGE_READING}"
+        lost = _Shown(column, lambda run: number_cell(run.change(key)), reading)
+    shown += [lost] if any(lost.cell(run).value is not None for run in runs) else []
+    shown += _to_oracle(track, key, gallery)
     trained = [run for run in runs if run.steps or not is_own]
-    found = _comparison(
-        f"Last model, {titles[gallery]}", runs, trained, [*columns, *more], values,
-        readings=(*readings, *_oracle_reading(more, key)), name=f"{gallery}-final",
-    )  # fmt: skip
+    titles = {"own": "mean over the tasks' own galleries", "merged": "merged gallery of all tasks"}
+    found = _comparison(f"Last model, {titles[gallery]}", runs, trained, shown, f"{gallery}-final")
     starts = _starts(track, runs, len(found.columns)) if is_own else ()
     return replace(found, groups=(*starts, *found.groups))
 
@@ -161,28 +150,20 @@ def oracle_gap(
     return gap, seed_interval(mine, its, are_paired=are_paired)
 
 
-def _oracle_columns(
-    track: Track, key: str, gallery: str
-) -> tuple[list[Column], dict[str, list[TableCell]]]:
-    """The columns of the distance to the oracle, and the cells of each run; none without one."""
+def _to_oracle(track: Track, key: str, gallery: str) -> Iterator[_Shown]:
+    """The distance to the oracle, and its interval if any run has one; nothing without one."""
     gaps = {run.name: oracle_gap(track, run, key, gallery) for run in track.runs}
     known = [one for one in gaps.values() if one is not None]
     if not known or track.oracle is None:
-        return [], {}
-    cells = {}
-    for name, one in gaps.items():
-        gap, ends = one or (None, None)
-        interval = TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
-        cells[name] = [number_cell(gap), interval]
-    columns = [Column(f"to {track.oracle.name}"), Column("95 % interval", is_below=True)]
-    if all(ends is None for _, ends in known):
-        return columns[:1], {name: found[:1] for name, found in cells.items()}
-    return columns, cells
+        return
+    name = f"to {track.oracle.name}"
+    reading = f"{name} (in {key}): final score minus that of the oracle on the same data, "
+    reading += "interval over seeds"
+    yield _Shown(Column(name), lambda run: number_cell((gaps[run.name] or [None])[0]), reading)
 
-
-def _oracle_reading(columns: Sequence[Column], key: str) -> list[str]:
-    said = f"(in {key}): final score minus that of the oracle on the same data, interval over seeds"
-    return [f"{one.name} {said}" for one in columns[:1]]
+    if any(ends for _, ends in known):
+        interval = Column("95 % interval", is_below=True)
+        yield _Shown(interval, lambda run: ends_cell(*(gaps[run.name] or (None, None))[1:]))
 
 
 def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ...]:
@@ -208,7 +189,9 @@ def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ..
 
 def _forgetting(runs: Sequence[Run], key: str) -> Table:
     names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
-    found = _summaries(f"Forgetting in {key}, own galleries", runs, key, names, name="forgetting")
+    trained = [run for run in runs if run.steps]
+    shown = [_summary(key, name) for name in names]
+    found = _comparison(f"Forgetting in {key}, own galleries", runs, trained, shown, "forgetting")
     reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
     said = tuple(f"{name} has no forgetting metrics: {why}" for name, why in reasons if why)
     return replace(found, readings=(*said, *found.readings))
@@ -227,53 +210,44 @@ def _benchmarks(track: Track, key: str) -> Table | None:
     about = [f"zs_fomo: mean over {some_names(one)}" for one in sets]
     if len(sets) > 1:
         about = ["zs_fomo: the runs were evaluated on different data sets; compare it with care"]
-    found = _summaries(f"Metrics of newer benchmarks in {key}", runs, key, names, name="benchmarks")
     if "own_final" in names:
         about.append(f"own_final: the same number as {' and '.join(_SAME)}")
-    return replace(found, notes=(*about, *found.notes))
+    title, shown = f"Metrics of newer benchmarks in {key}", [_summary(key, one) for one in names]
+    return _comparison(title, runs, runs, shown, "benchmarks", about)
 
 
-def _summaries(
-    title: str, runs: Sequence[Run], key: str, names: Sequence[str], *, name: str
-) -> Table:
-    """A column for each summary of DEFINITIONS, with how to read it."""
-    values = {run.name: [run.summary(key, one) for one in names] for run in runs}
-    trained = [run for run in runs if run.steps or name == "benchmarks"]
-    return _comparison(
-        title, runs, trained, [_column(one) for one in names], values,
-        readings=tuple(f"{one}: {DEFINITIONS[one].reading}" for one in names), name=name,
-    )  # fmt: skip
+def _summary(key: str, name: str, title: str = "", reading: str | None = None) -> _Shown:
+    """A summary of DEFINITIONS; under the title of a metric key, it is a score without reading."""
+    one = DEFINITIONS[name]
+    column = Column(title or name, higher_is_better=bool(title) or one.higher_is_better)
+    usual = "" if title else f"{name}: {one.reading}"
+    return _Shown(column, lambda run: number_cell(run.summary(key, name)), reading or usual)
 
 
 def _comparison(
     title: str,
     every: Sequence[Run],
     runs: Sequence[Run],
-    columns: Sequence[Column],
-    values: _Values,
-    **more: Any,
+    shown: Sequence[_Shown],
+    name: str,
+    notes: Sequence[str] = (),
 ) -> Table:
     """A row for each of the runs in the groups of papers, the best of each column marked."""
     words = _words(every)
-    heads = (*(column for column, _ in words), *columns)
+    heads = (*(column for column, _ in words), *(one.column for one in shown))
     groups = []
-    for name in GROUPS:
-        members = [run for run in runs if run.group == name]
+    for group in GROUPS:
+        members = [run for run in runs if run.group == group]
         rows = tuple(
-            (
-                *(TableCell(texts[run.name]) for _, texts in words),
-                *(
-                    one if isinstance(one, TableCell) else number_cell(one)
-                    for one in values[run.name]
-                ),
-            )
+            (*(TableCell(of[run.name]) for _, of in words), *(one.cell(run) for one in shown))
             for run in members
         )
         if rows:
             seeds = [run.seeds for run in members]
-            groups.append(with_best_marked(heads, RowGroup(name, rows), seeds))
-    notes = seed_notes(groups, [len(run.seeds) for run in every])
-    return Table(title, heads, tuple(groups), notes, **more)
+            groups.append(with_best_marked(heads, RowGroup(group, rows), seeds))
+    every_note = (*notes, *seed_notes(groups, [len(run.seeds) for run in every]))
+    readings = tuple(one.reading for one in shown if one.reading)
+    return Table(title, heads, tuple(groups), every_note, readings=readings, name=name)
 
 
 def _words(runs: Sequence[Run]) -> _Words:
@@ -289,60 +263,8 @@ def _words(runs: Sequence[Run]) -> _Words:
     return words
 
 
-def _column(name: str) -> Column:
-    return Column(name, higher_is_better=DEFINITIONS[name].higher_is_better)
-
-
 def _is_defined(runs: Iterable[Run], key: str, name: str) -> bool:
     return any(run.summary(key, name) for run in runs)
-
-
-@dataclass(frozen=True)
-class StabilityPoint:
-    """One run: what it learned and the share that it retains, over its seeds."""
-
-    run: Run
-    plasticity: Spread
-    stability: Spread
-
-
-def stability_points(track: Track, key: str) -> tuple[list[StabilityPoint], dict[str, str]]:
-    """The runs that have both measures, in their order, and why each other run has not."""
-    points, missing = [], {}
-    for run in ordered_runs(track, key):
-        learned = run.summary(key, "own_learned")
-        why = run.why_undefined(DEFINITIONS["bwt_gem"])
-        own = () if why or key not in run.own else run.own[key][:, 1 : run.steps + 1]
-        retained = over_seeds(retained_share(seed) for seed in own)
-        if learned is not None and retained is not None:
-            points.append(StabilityPoint(run, learned, retained))
-        else:
-            missing[run.name] = why or "scores are missing or zero"
-    return points, missing
-
-
-def retained_share(own: Matrix) -> float:
-    """The percentage of R[j][j] that R[T-1][j] is, summed over all tasks but the last.
-
-    `own` is R, (steps, tasks). NaN if a score is missing, or nothing was learned.
-
-    >>> retained_share(np.array([[50.0, 0.0], [40.0, 30.0]]))
-    80.0
-    """
-    earlier = min(own.shape) - 1
-    learned, last = np.diagonal(own)[:earlier].sum(), own[-1, :earlier].sum()
-    return float(100 * last / learned) if learned > NOTHING else math.nan
-
-
-def stability_table(points: Sequence[StabilityPoint], key: str) -> Table:
-    """Plasticity and stability of each run, with both formulas."""
-    columns = (Column("run", is_number=False), Column("plasticity"), Column("stability (%)"))
-    rows = tuple(
-        (TableCell(one.run.name), number_cell(one.plasticity), number_cell(one.stability))
-        for one in points
-    )
-    title = f"Stability and plasticity in {key}, own galleries"
-    return Table(title, columns, (RowGroup("", rows),), (PLASTICITY, STABILITY))
 
 
 def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
@@ -466,78 +388,60 @@ def step_label(run: Run, step: int) -> str:
     return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
 
 
-def shown_guards(curves: Iterable[Curve]) -> list[Curve]:
-    """The curves on guards of the runs that have a baseline."""
-    return [one for one in curves if one.is_guard and not one.run.of.unknown]
+def outside_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
+    """A row for each data set outside the stream and run: its score after every step.
 
-
-def guards_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:
-    """A row for each guard and run: baseline, score after every step, drop; None without any."""
+    Guards have their baseline and drop, too; other data have no `drops`. None without any score.
+    """
     curves = [one for one in curves if any(one.at(step, key) for step in one.steps)]
     if not curves:
         return None
-    of = {(one.run, one.data): one for one in drops if one.key == key}
+    of = {(one.curve.run.name, one.data): one for one in drops if one.key == key}
     # The start is a step only where it is not the baseline itself.
-    every = sorted({step for one in curves for step in one.steps if step != START or one.is_apart})
+    at = {step for one in curves for step in one.steps if step != START or one.is_apart or not of}
+    every = sorted(at)
     is_long = len(every) > _FIRST + _LAST
     steps = [*every[:_FIRST], *every[-_LAST:]] if is_long else every
     has_intervals = any(one.interval for one in of.values())
-    names = ["start" if step == START else f"after {step}" for step in steps]
     columns = (
         Column("run", is_number=False),
-        Column("baseline", higher_is_better=None),
-        *map(Column, names),
-        Column("drop", higher_is_better=False),
+        *([Column("baseline", higher_is_better=None)] if of else []),
+        *(Column("start" if step == START else f"after {step}") for step in steps),
+        *([Column("drop", higher_is_better=False)] if of else []),
         *([Column("95 % interval")] if has_intervals else []),
     )
 
-    def row(curve: Curve, name: str) -> tuple[TableCell, ...]:
-        drop = of[curve.run.name, curve.data]
+    def row(curve: Curve) -> tuple[TableCell, ...]:
         scores = (number_cell(curve.at(step, key)) for step in steps)
+        if not of:
+            return (TableCell(curve.run.name), *scores)
+        drop = of[curve.run.name, curve.data]
         ends = [interval_cell(drop)] if has_intervals else []
-        return (
-            TableCell(name), _baseline_cell(drop.baseline), *scores, number_cell(drop.drop), *ends
-        )  # fmt: skip
+        first = TableCell(curve.run.name), _baseline_cell(drop.baseline)
+        return (*first, *scores, number_cell(drop.drop), *ends)
 
     groups = []
-    for data in dict.fromkeys(one.data for one in curves):
-        members = [one for one in curves if one.data == data]
-        rows = tuple(row(one, one.run.name) for one in members)
+    for data, members in grouped(curves, lambda one: one.data).items():
         seeds = [one.run.seeds for one in members]
-        groups.append(with_best_marked(columns, RowGroup(data, rows), seeds))
-    worst = _worst(curves, of)
-    if len(groups) > 1 and worst:
-        rows = tuple(row(one, f"{one.run.name}: {one.data}") for one in worst)
-        groups.append(RowGroup("Largest drop", rows))
+        groups.append(with_best_marked(columns, RowGroup(data, tuple(map(row, members))), seeds))
     count, few = (len([step for step in some if step != START]) for some in (every, steps))
-    shown = [of[one.run.name, one.data] for one in curves]
     notes = (
         *([f"shows {few} of {count} steps"] if is_long else []),
-        *_baselines(curves),
-        *_cut(
-            (f"{one.run} has no drop: {one.undefined}" for one in shown if one.undefined), "drops"
-        ),
-        _AFTER,
-        _DROP,
-        *(
-            ["95 % interval: of the drop, over resampled queries (--ranks)"]
-            if has_intervals
-            else []
-        ),
+        *(_drop_notes(curves, of) if of else [_NOT_COUNTED]),
         *seed_notes(groups, [len(one.run.seeds) for one in curves]),
     )
-    title = f"Guards: {key} on data outside the stream"
-    return Table(title, columns, tuple(groups), notes, name="guards")
+    kind = "guards" if of else "transfer"
+    title = f"{kind.capitalize()}: {key} on data outside the stream"
+    return Table(title, columns, tuple(groups), notes, name=kind)
 
 
-def _worst(curves: Iterable[Curve], of: Mapping[tuple[str, str], Drop]) -> list[Curve]:
-    """The curve of the largest drop of each run."""
-    worst: dict[str, tuple[float, Curve]] = {}
-    for one in curves:
-        drop = of[one.run.name, one.data].drop
-        if drop is not None and drop.mean > worst.get(one.run.name, (-math.inf,))[0]:
-            worst[one.run.name] = drop.mean, one
-    return [curve for _, (_, curve) in sorted(worst.items())]
+def _drop_notes(curves: Sequence[Curve], of: Mapping[tuple[str, str], Drop]) -> list[str]:
+    """What a table of guards compares, and why runs have no drop."""
+    lacking = (drop for one in curves if not (drop := of[one.run.name, one.data]).drop)
+    reasons = (f"{one.curve.run.name} has no drop: {one.undefined}" for one in lacking)
+    said = [*_baselines(curves), *_cut(reasons, "drops"), _AFTER, _DROP]
+    has_intervals = any(one.interval for one in of.values())
+    return said + ["95 % interval: of the drop, over resampled queries (--ranks)"] * has_intervals
 
 
 def _baselines(curves: Sequence[Curve]) -> list[str]:
@@ -559,7 +463,12 @@ def _cut(notes: Iterable[str], what: str) -> list[str]:
 def interval_cell(drop: Drop) -> TableCell:
     """Such as "1.20 to 3.40"."""
     ends = drop.interval
-    return TableCell(f"{fixed(ends.low)} to {fixed(ends.high)}") if ends else _DASH
+    return ends_cell((ends.low, ends.high) if ends else None)
+
+
+def ends_cell(ends: tuple[float, float] | None) -> TableCell:
+    """The ends of an interval, or a dash."""
+    return TableCell(f"{fixed(ends[0])} to {fixed(ends[1])}") if ends else _DASH
 
 
 def _baseline_cell(baseline: Spread | None) -> TableCell:
@@ -580,78 +489,20 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
         return None
     has_before = any(one.run.of.before != START for one in found)
     models = [*(_MODELS if has_before else ["start"]), "last"]
-    columns = [Column("data", is_number=False)]
-    for key in METRICS:
-        over = key.removeprefix("pair_")
-        columns += [Column(one, over=over) for one in models]
+    places = [(key, model) for key in METRICS for model in models]
+    columns = (Column(model, over=key.removeprefix("pair_")) for key, model in places)
     groups = []
-    for run in dict.fromkeys(one.run.name for one in found):
-        rows = tuple(
-            (
-                TableCell(one.data),
-                *(
-                    number_cell(
-                        one.at(one.run.of.last, key)
-                        if model == "last"
-                        else one.before(key, _MODELS[model])
-                    )
-                    for key in METRICS
-                    for model in models
-                ),
-            )
-            for one in found
-            if one.run.name == run
-        )
-        groups.append(RowGroup(run, rows))
+    for run, members in grouped(found, lambda one: one.run.name).items():
+        rows = (
+            (number_cell(one.at(one.run.of.last, key) if model == "last" else
+                         one.before(key, _MODELS[model])) for key, model in places)
+            for one in members
+        )  # fmt: skip
+        named = zip(members, rows, strict=True)
+        groups.append(RowGroup(run, tuple((TableCell(one.data), *row) for one, row in named)))
     notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))
-    return Table(title, tuple(columns), tuple(groups), notes, name="calibration")
-
-
-def transfer_table(
-    track: Track, key: str, left_out: Collection[tuple[str, str]], order: Sequence[str]
-) -> Table | None:
-    """Scores on data outside the stream at the first and last evaluated step; None without any.
-
-    The runs and data in `left_out` are in another table; the runs of `order` come in that order.
-    """
-    rows = [
-        row
-        for run in track.every
-        for column, data in enumerate(run.outside, len(run.tasks))
-        if (run.name, data) not in left_out and (row := _transfer_row(run, column, key))
-    ]
-    if not rows:
-        return None
-    columns = (
-        Column("data", is_number=False),
-        Column("run", is_number=False),
-        Column("first step"),
-        Column("score"),
-        Column("last step"),
-        Column("score"),
-        Column("change"),
-    )
-    places = {name: place for place, name in enumerate(order)}
-    rows.sort(key=lambda row: (row[0].text, places.get(row[1].text, len(places)), row[1].text))
-    notes = ("not part of the stream, so not counted in any forgetting metric",)
-    title = f"Transfer: {key} on data outside the stream"
-    return Table(title, columns, (RowGroup("", tuple(rows)),), notes, name="transfer")
-
-
-def _transfer_row(run: Run, column: int, key: str) -> tuple[TableCell, ...] | None:
-    steps = [(step, one) for step in run.steps_on[column] if (one := run.at(key, step, column))]
-    if not steps:
-        return None
-    (first, before), (last, after) = steps[0], steps[-1]
-    return (
-        TableCell(run.data[column]),
-        TableCell(run.name),
-        TableCell("start" if first == START else str(first)),
-        number_cell(before),
-        TableCell("start" if last == START else str(last)),
-        number_cell(after),
-        number_cell(after.minus(before) if first != last else None),
-    )
+    heads = (Column("data", is_number=False), *columns)
+    return Table(title, heads, tuple(groups), notes, name="calibration")
 
 
 def definitions_table() -> Table:

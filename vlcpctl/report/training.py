@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -18,13 +19,14 @@ from vlcpctl.checkpoints.step_config import step_config
 from vlcpctl.core.errors import BadInput, unreadable
 from vlcpctl.core.words import size
 from vlcpctl.files.digests import changed_prefix
-from vlcpctl.files.ids import canonical_json, content_id
+from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import open_regular, parse_json
 from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
 from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
 from vlcpctl.report.charts import Floats, Line, LineChart, RunStyle, ticks
-from vlcpctl.report.scores import START, Spread
+from vlcpctl.report.comparable import setting_text
+from vlcpctl.report.scores import START, Spread, grouped
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 
 ABSENT = "-"  # a run does not have the setting
@@ -34,15 +36,20 @@ MOST_TERMS = 24  # of losses that are drawn
 
 _MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each log
 _ALL_ROWS = 10_000  # kept of all logs together, unless that is fewer than _LEAST_ROWS of each
-_MOST_CHARACTERS = 200  # of a setting
 _HEAD = re.compile(rb'\{"phase": "([^"\\]{1,100})", "step": (\d{1,12})[,}]')
 _PLACE = frozenset({"phase", "step"})
 # Drawn first and last; the terms of methods are between them.
 _FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
-_SPEED, _PEAK, _DEVICE = "pairs/s", "peak memory", "peak GPU memory"
-_STATE, _MODEL = "state", "model"
-# The measures of a cost, with the ranks of their columns.
-_COSTS = ("seconds", "pairs", _SPEED, _PEAK, _DEVICE, _STATE, _MODEL)
+_SPEED, _PEAK, _STATE, _MODEL = "pairs/s", "peak memory", "state", "model"
+# What a training cost, and how that is taken over the tasks of a seed; memory: the highest.
+_TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
+    "seconds": math.fsum,
+    "pairs": math.fsum,
+    _PEAK: max,
+    "peak GPU memory": max,
+    _STATE: itemgetter(-1),
+    _MODEL: itemgetter(-1),
+}
 _COST_NOTES = {
     "seconds": "seconds: of the training loop, with its validations and saved states; steps that a "
     "killed run repeats count once. pairs: as seen, so that a second epoch counts them again",
@@ -51,7 +58,6 @@ _COST_NOTES = {
     _STATE: "state: files that the method carries from task to task; a replay buffer is not among "
     "them",
 }
-
 _LOSS_CAPTION = (
     "Each term of the loss as training logged it in metrics.jsonl: a task spans one unit, from its "
     "first optimizer step to its last, and joint training spans all of its tasks. At most {} rows "
@@ -95,15 +101,16 @@ class StepCard:
     def cost(self) -> dict[str, float]:
         """What its training cost, by measure, as far as it was recorded."""
         made, memory = self.manifest, self.manifest.peak_memory or {}
-        found: dict[str, Any] = {"seconds": made.train_seconds, "pairs": made.pairs}
-        found |= {_PEAK: memory.get("process"), _DEVICE: memory.get("device")}
-        found |= dict.fromkeys((_STATE, _MODEL), 0) if made.digests else {}
+        files = {_STATE: 0, _MODEL: 0}
         for path, entry in made.digests.items():
             known = entry.get("bytes") if isinstance(entry, dict) else None
             name = _STATE if is_slot(path) else _MODEL
             if name == _STATE or PurePosixPath(path).suffix in WEIGHT_SUFFIXES:
-                found[name] += known if isinstance(known, int) else 0
-        return {name: value for name, value in found.items() if isinstance(value, int | float)}
+                files[name] += known if isinstance(known, int) else 0
+        of_training = (made.train_seconds, made.pairs, memory.get("process"), memory.get("device"))
+        every = [*of_training, *(files.values() if made.digests else (None, None))]
+        found = zip(_TOTALS, every, strict=True)
+        return {name: value for name, value in found if isinstance(value, int | float)}
 
 
 @dataclass(frozen=True)
@@ -130,30 +137,23 @@ class Cards:
         ]
         return content_id([read, list(self.notes)])
 
+    def in_order(self, names: Iterable[str]) -> Cards:
+        """The same with the runs in this order."""
+        return replace(self, runs={one: self.runs[one] for one in names if one in self.runs})
+
     def costs(self, run: str) -> dict[str, Spread]:
-        """The measures of a run that every seed recorded, over its seeds; none if not trained.
-
-        Seconds and pairs are summed over the tasks; of memory it is the highest, of files the last.
-        """
-        of_seed: dict[int, list[dict[str, float]]] = {}
-        for one in self.runs[run]:
-            if one.is_trained:
-                of_seed.setdefault(one.seed, []).append(one.cost)
+        """The measures of a run that every seed recorded, over its seeds; none if not trained."""
+        trained = (one for one in self.runs[run] if one.is_trained)
+        of_seeds = grouped(trained, lambda one: one.seed).values()
         found = {}
-        for name in _COSTS:
-            values = [[cost[name] for cost in of if name in cost] for of in of_seed.values()]
+        for name, total in _TOTALS.items():
+            values = [[one.cost[name] for one in of if name in one.cost] for of in of_seeds]
             if values and all(values):
-                found[name] = Spread(tuple(_over_tasks(name, of) for of in values))
+                found[name] = Spread(tuple(map(total, values)))
         if found and sum(found["seconds"].values):
-            total = sum(found["pairs"].values) / math.fsum(found["seconds"].values)
-            found[_SPEED] = Spread((total,))  # of all seeds
+            speed = sum(found["pairs"].values) / math.fsum(found["seconds"].values)
+            found[_SPEED] = Spread((speed,))  # of all seeds
         return found
-
-
-def _over_tasks(name: str, values: Sequence[float]) -> float:
-    if name in {"seconds", "pairs"}:
-        return math.fsum(values)
-    return max(values) if name in {_PEAK, _DEVICE} else values[-1]
 
 
 def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str] = ()) -> Cards:
@@ -363,17 +363,15 @@ def settings_by_run(rows: Iterable[Row], cards: Cards | None) -> dict[str, Setti
             config = step_config(card.manifest)
             if config is not None and card.step != START:
                 found.setdefault(run, {}).setdefault(card.step, config["values"])
-    return {run: _over_steps(by_step) for run, by_step in sorted(found.items())}
-
-
-def _over_steps(by_step: Mapping[int, Mapping[str, Any]]) -> SettingTexts:
-    different = {id(values): values for _, values in sorted(by_step.items())}  # rows share them
-    texts = list(map(setting_texts, different.values()))
-    names = dict.fromkeys(name for one in texts for name in one)
-    return {
-        name: ", then ".join(dict.fromkeys(one.get(name, ABSENT) for one in texts))
-        for name in names
-    }
+    texts: dict[str, SettingTexts] = {}
+    for run, by_step in sorted(found.items()):
+        different = {id(values): values for _, values in sorted(by_step.items())}  # shared by rows
+        every = list(map(setting_texts, different.values()))
+        texts[run] = {
+            name: ", then ".join(dict.fromkeys(one.get(name, ABSENT) for one in every))
+            for name in dict.fromkeys(name for one in every for name in one)
+        }
+    return texts
 
 
 def setting_texts(values: Mapping[str, Any]) -> SettingTexts:
@@ -399,20 +397,8 @@ def _leaves(values: Mapping[str, Any], under: str) -> SettingTexts:
         if isinstance(value, Mapping):
             found |= _leaves(value, f"{under}{name}.")
         else:
-            found[f"{under}{name}"] = _text(value)
+            found[f"{under}{name}"] = setting_text(value) or "none"
     return found
-
-
-def _text(value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple) and all(isinstance(one, str | int | float) for one in value):
-        text = ", ".join(map(_text, value)) or "none"
-    else:
-        text = value if isinstance(value, str) else canonical_json(value)
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[: _MOST_CHARACTERS - 3]}..."
 
 
 def training_tables(cards: Cards | None, settings: Mapping[str, SettingTexts]) -> list[Table]:
@@ -423,41 +409,28 @@ def training_tables(cards: Cards | None, settings: Mapping[str, SettingTexts]) -
 
 def _cost_table(cards: Cards) -> Table | None:
     """A line per run: sums of seconds and pairs, highest peaks and the last state."""
-    costs = {run: cards.costs(run) for run in cards.runs}
-    names = [name for name in _COSTS if any(name in of for of in costs.values())]
+    costs = {run: of for run in cards.runs if (of := cards.costs(run))}
+    order = ("seconds", "pairs", _SPEED, *list(_TOTALS)[2:])
+    names = [name for name in order if any(name in of for of in costs.values())]
     rows = []
     for run, of in costs.items():
-        if of:
-            tasks = len({one.step for one in cards.runs[run] if one.is_trained})
-            cells = (_cell(name, of.get(name)) for name in names)
-            rows.append((TableCell(run), TableCell(str(tasks), value=float(tasks)), *cells))
-    if not rows:
-        return None
+        tasks = len({one.step for one in cards.runs[run] if one.is_trained})
+        cells = [TableCell(run), TableCell(str(tasks), value=float(tasks))]
+        for name in names:
+            value = of[name].mean if name in of else None
+            text = size(round(value or 0)) if name in order[3:] else f"{value or 0:.0f}"
+            cell = number_cell(of.get(name)) if name == "seconds" else TableCell(text, value=value)
+            cells.append(TableCell("") if value is None else cell)
+        rows.append(tuple(cells))
     several = any(len({one.seed for one in of}) > 1 for of in cards.runs.values())
     sums = "seconds and pairs: sums over the tasks; memory: the highest; state and model: the last"
     of_seeds = "means over the seeds, with the standard deviation of the seconds"
-    return Table(
-        "Cost of the training",
-        (
-            Column("run", is_number=False),
-            Column("tasks"),
-            *map(Column, names),
-        ),
-        (RowGroup("", tuple(rows)),),
-        (sums, of_seeds) if several else (sums,),
-        readings=tuple(note for name, note in _COST_NOTES.items() if name in names),
-        name="cost",
-    )
-
-
-def _cell(name: str, spread: Spread | None) -> TableCell:
-    """The mean of a measure over seeds, blank if a seed lacks it."""
-    if spread is None:
-        return TableCell("")
-    if name == "seconds":
-        return number_cell(spread)
-    text = f"{spread.mean:.0f}" if name in {"pairs", _SPEED} else size(round(spread.mean))
-    return TableCell(text, value=spread.mean)
+    notes = (sums, of_seeds) if several else (sums,)
+    columns = (Column("run", is_number=False), *map(Column, ("tasks", *names)))
+    readings = tuple(note for name, note in _COST_NOTES.items() if name in names)
+    group = RowGroup("", tuple(rows))
+    found = Table("Cost of the training", columns, (group,), notes, readings=readings, name="cost")
+    return found if rows else None
 
 
 def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:

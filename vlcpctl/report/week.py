@@ -127,7 +127,7 @@ def moved(drop: Drop, name: str, since: str, bound: float | None = None) -> list
     if drop.baseline is None or drop.last is None or drop.drop is None:
         return []
     means = drop.baseline.mean, drop.last.mean
-    found = Moved(name, since, *means, images=drop.images, bound=bound)
+    found = Moved(name, since, *means, images=drop.curve.images, bound=bound)
     ends = drop.interval
     return [found if ends is None else found._replace(low=-ends.high, high=-ends.low)]
 
@@ -188,22 +188,20 @@ class _Found:
             one: drops_of(document.curves, lambda track: [document.key(track)], intervals, one)
             for one in others
         }
-        shown = [one for one in document.drops if one.key == document.key(one.track)]
+        shown = [one for one in document.drops if one.key == document.key(one.curve.track)]
         return found | {"baseline": shown}
 
     def _earlier(self, against: Against) -> list[Drop]:
         """On the weeks before this one that have test pairs."""
-        known = {
-            (id(one.track), one.run.name, one.task) for one in earlier_tasks(self.document.curves)
-        }
+        known = set(earlier_tasks(self.document.curves))
         drops = self._drops[against]
-        return [one for one in drops if (id(one.track), one.run, one.task) in known]
+        return [one for one in drops if one.curve in known]
 
     @cached_property
     def learned(self) -> list[Moved]:
         """On the test of the week itself, since the model before it."""
         last, name = self.week.number - 1, f"learned: {week_name(self.week.number)}"
-        drops = (one for one in self._drops["step before"] if one.task == last)
+        drops = (one for one in self._drops["step before"] if one.curve.task == last)
         return [found for one in drops for found in moved(one, name, self.week.before)]
 
     @cached_property
@@ -232,10 +230,14 @@ class _Found:
     def guards(self) -> list[Moved]:
         """On each guard, since the start and since the model before."""
         bound = self._bounds.get("worst_drop", self._bounds.get("drop"))
-        since = [(one, week_name(0), bound) for one in self._drops["baseline"] if one.is_guard]
+        since = [
+            (one, week_name(0), bound) for one in self._drops["baseline"] if one.curve.is_guard
+        ]
         if self.week.number > 1:
             before, bound = self.week.before, self._bounds.get("step_drop")
-            since += [(one, before, bound) for one in self._drops["step before"] if one.is_guard]
+            since += [
+                (one, before, bound) for one in self._drops["step before"] if one.curve.is_guard
+            ]
         since.sort(key=lambda found: found[0].data)
         return [found for one, words, most in since for found in moved(one, one.data, words, most)]
 
@@ -467,7 +469,7 @@ def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
         for side in zip(*((one.baseline, one.last) for one in learned), strict=True)
     )
     name = f"kept: mean of {len(learned)} weeks" if len(learned) > 1 else "kept: the earlier week"
-    images = [one.images for one in learned if one.images is not None]
+    images = [one.curve.images for one in learned if one.curve.images is not None]
     total = sum(images) if len(images) == len(learned) else None
     found = Moved(name, "learning", before, now, images=total, bound=bound)
     intervals = [one.interval for one in learned if one.interval is not None]

@@ -134,8 +134,9 @@ def read_file(path: Path | str, name: str, limit: int, log: FileLog | None) -> b
         descriptor, before = descriptor_of(path)
         try:
             size = before.st_size
-            found = f"{shortened(name)} has {size} bytes, the limit is {limit}"
-            if size <= limit:
+            if size > limit:
+                found = f"{shortened(name)} has {size} bytes, the limit is {limit}"
+            else:
                 found = os.read(descriptor, size)
                 while len(found) < size and (more := os.read(descriptor, size - len(found))):
                     found += more

@@ -23,9 +23,8 @@ from vlcpctl.core.errors import BadInput, Diverged
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.tasks.task import Split, open_task
-from vlcpctl.evaluation.classification import modx_probe
-from vlcpctl.evaluation.classification.linear_probe import Probe
-from vlcpctl.evaluation.classification.modx_probe import train_view
+from vlcpctl.evaluation.classification import linear_probe
+from vlcpctl.evaluation.classification.linear_probe import Probe, train_view
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
@@ -49,15 +48,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fitted(monkeypatch: pytest.MonkeyPatch) -> list[Probe]:
     """The probes that are measured, in order, with batches so small that epochs have several."""
     found: list[Probe] = []
-    usual = modx_probe.judged
+    usual = linear_probe.judged
 
     def noted(probe: Probe, *more: Any) -> dict[str, Any]:
         found.append(probe)
         return usual(probe, *more)
 
-    for module in ("probe", "modx_probe"):
+    for module in ("probe", "linear_probe"):
         monkeypatch.setattr(f"vlcpctl.evaluation.classification.{module}.MODX_BATCH", BATCH)
-    monkeypatch.setattr(modx_probe, "judged", noted)
+    monkeypatch.setattr(linear_probe, "judged", noted)
     return found
 
 
@@ -180,7 +179,7 @@ def test_the_first_of_the_best_epochs_is_reported(
         counts = {"n_images": 30, "n_unseen": 0, "n_ties": 0}
         return {"metrics": {"acc1": score_of[probe.steps]}, **counts}
 
-    monkeypatch.setattr(modx_probe, "judged", given)
+    monkeypatch.setattr(linear_probe, "judged", given)
     (row,) = probed(place, tmp_path / "rows", first(place))
     assert (row["metrics"], row["best_epoch"], row["last_acc1"]) == ({"acc1": 50.0}, 2, 30.0)
 
@@ -190,13 +189,13 @@ def test_rows_depend_on_the_seed_and_not_on_workers_or_the_cache(
 ) -> None:
     wanted = probed(place, tmp_path / "plain", first(place))
     embedded: list[int] = []
-    way = modx_probe.TEST
+    way = linear_probe.TEST
 
     def counted(encoder: Any, images: torch.Tensor) -> Any:
         embedded.append(len(images))
         return way.embed(encoder, images)
 
-    monkeypatch.setattr(modx_probe, "TEST", way._replace(embed=counted))
+    monkeypatch.setattr(linear_probe, "TEST", way._replace(embed=counted))
     cache = tmp_path / "cache"
     for name, images in (("new", 30 + EPOCHS * 40), ("stored", EPOCHS * 40)):
         embedded.clear()
@@ -231,6 +230,6 @@ def test_views_are_those_of_the_authors_program(place: Path) -> None:
         *(224, "random"),
         *((0.08, 1.0), True),
     )
-    seen = modx_probe.test_view(replace(own, image_size=224))
+    seen = linear_probe.test_view(replace(own, image_size=224))
     assert (seen.image_size, seen.crop, seen.flip) == (256, "center", False)
     assert (seen.mean, seen.std) == (MEAN, STD)

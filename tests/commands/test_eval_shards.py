@@ -22,7 +22,7 @@ from vlcpctl.deletion.places import UNFINISHED, Artifact
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
 from vlcpctl.evaluation.evaluator import Session
-from vlcpctl.evaluation.retrieval import cross_modal, multi_modal
+from vlcpctl.evaluation.retrieval import protocols
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import Parts
@@ -154,8 +154,8 @@ def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
         return search
 
     for name in ("ranks", "exact_ranks"):
-        monkeypatch.setattr(cross_modal, name, noting(getattr(cross_modal, name)))
-    monkeypatch.setattr(multi_modal, "hits", noting(multi_modal.hits))
+        monkeypatch.setattr(protocols, name, noting(getattr(protocols, name)))
+    monkeypatch.setattr(protocols, "hits", noting(protocols.hits))
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,6 @@ def test_rows_are_finished_if_what_was_evaluated_is_the_same(tmp_path: Path) -> 
 )
 def test_a_row_has_the_preset_of_its_train_step(origin: str, name: str | None) -> None:
     manifest = checkpoint(0, 1, origins={"lr": origin} if origin else {})
-    fields = checkpoint_fields(RunCheckpoint(manifest, manifest, None))
+    fields = checkpoint_fields(RunCheckpoint(manifest, manifest))
     assert fields.get("preset") == name
     assert "preset" not in fields["config"]["values"]  # the same settings may come from flags

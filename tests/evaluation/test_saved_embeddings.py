@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
-from vlcpctl.evaluation.samples import Samples
-from vlcpctl.evaluation.saved_embeddings import write_part
+from vlcpctl.evaluation.samples import Samples, write_part
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 

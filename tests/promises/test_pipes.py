@@ -13,7 +13,7 @@ from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import read_index, read_keys
-from vlcpctl.evaluation.embedding_cache import Cached, EmbeddingCache
+from vlcpctl.evaluation.embedding_cache import EmbeddingCache
 from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
 from vlcpctl.files import digests
 from vlcpctl.files.parquet_files import read_columns
@@ -78,11 +78,11 @@ def test_pipes_in_a_cache_of_embeddings_are_passed_over(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cache, key = EmbeddingCache(tmp_path), {"of": "something"}
-    cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
+    cache.put(key, np.ones((1, 2), np.float32), ["one"], {})
     (entry,) = tmp_path.rglob("*.npy")
     entry.unlink()
     os.mkfifo(entry)
     assert cache.get(key) is None
     assert "computing the embeddings again" in capsys.readouterr().err
-    cache.put(key, Cached(np.ones((1, 2), np.float32), ["one"]))
+    cache.put(key, np.ones((1, 2), np.float32), ["one"], {})
     assert cache.get(key) is not None

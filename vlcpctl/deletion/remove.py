@@ -30,7 +30,7 @@ from vlcpctl.deletion.places import RANKS, TRIMMED, UNFINISHED, Artifact, Places
 from vlcpctl.deletion.reports import lines_about, rewrite_report
 from vlcpctl.deletion.tars import Tars, inode_of
 from vlcpctl.deletion.tasks import Drop, hits_of, is_among
-from vlcpctl.evaluation import rank_files, saved_embeddings
+from vlcpctl.evaluation import rank_files, samples
 from vlcpctl.evaluation.embedding_cache import samples_of
 from vlcpctl.files.digests import RESTORE, digests_of, verify_files
 from vlcpctl.files.ids import content_id
@@ -150,7 +150,7 @@ def _stores_in(path: Path, kind: str) -> list[Store]:
     """The vectors of targets or saved embeddings."""
     if kind == "targets":
         return [targets.open_targets(path).store]
-    return saved_embeddings.stores_in(path)
+    return samples.stores_in(path)
 
 
 def _keys_of(kind: str) -> Callable[[Path], set[str]]:

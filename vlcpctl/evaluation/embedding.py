@@ -23,7 +23,7 @@ from vlcpctl.evaluation.samples import Samples
 from vlcpctl.evaluation.search.galleries import Embeddings
 from vlcpctl.evaluation.search.vectors import AnyVectors, Gathered, Vectors
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.parts import Result
+from vlcpctl.files.parts import Parts, Result
 from vlcpctl.models.embed import image_vectors, pair_vectors, require_finite, text_vectors
 from vlcpctl.models.encoders import Encoder
 
@@ -44,8 +44,8 @@ class Things:
     """`count` things of one `kind` to embed: `batches` computes those with some numbers.
 
     `about` identifies them in the cache, where the checkpoint and the arithmetic come to it; `what`
-    names the data in messages; `samples` are the keys of what the things are of. With `skips`,
-    those that cannot be read are left out; without `caches`, the cache is not asked.
+    names the model and the data in messages; `samples` are the keys of what the things are of. With
+    `skips`, those that cannot be read are left out; without `caches`, the cache is not asked.
     """
 
     about: Mapping[str, Any]
@@ -73,10 +73,9 @@ def embed(session: Session, samples: Samples) -> Embeddings:
         about = images_of(data, split, firsts, session.encoder.transform)
         work = partial(_images, _read(session, samples, images.first_D, about))
         batches = partial(session.results, work)
-        each_image = Things(about, batches, len(images.names), slug, "images", firsts)
-        each_text = texts_of(
-            session, texts.names, _of("texts", data, split, own), slug, "texts", own
-        )
+        what, of_texts = f"{session.checkpoint} on {slug}", _of("texts", data, split, own)
+        each_image = Things(about, batches, len(images.names), what, "images", firsts)
+        each_text = texts_of(session, texts.names, of_texts, what, "texts", own)
         with session.timed("embed", task=slug, images=each_image.count, texts=each_text.count):
             found = (embedded(session, one).vectors for one in (each_image, each_text))
             return Embeddings(*found)
@@ -96,7 +95,7 @@ def fuse(session: Session, samples: Samples) -> AnyVectors:
         texts = [pair[1] for pair in pairs.names]
         work = partial(_pairs, _read(session, samples, pairs.first_D, about), texts, size)
         batches = partial(session.results, work)
-        what = f"{slug} ({samples.name})"
+        what = f"{session.checkpoint} on {slug} ({samples.name})"
         things = Things(about, batches, len(texts), what, "pairs", firsts)
         with session.timed("embed", task=slug, split=samples.name, pairs=things.count):
             return embedded(session, things).vectors
@@ -178,7 +177,7 @@ def embedded(session: Session, things: Things) -> Embedded:
     They are read from the cache if it has them, else from shards or computed, and stored there. A
     shard stores its share, and returns nothing. Raises Diverged for non-finite embeddings.
     """
-    evaluator = session.evaluator
+    evaluator, shards = session.evaluator, session.evaluator.shards
     cache = evaluator.cache if things.caches else None
     stored = None if cache is None else cache.get(key_in_cache(session, things.about))
     found = None
@@ -186,13 +185,16 @@ def embedded(session: Session, things: Things) -> Embedded:
     if stored is not None and (things.skips or not stored[1]):
         vectors, facts = stored
         found = Embedded(vectors, {int(row): why for row, why in facts.get("flaws", ())})
-    if evaluator.embeds_share:
-        _keep_share(session, things, found)
+    of_model = {"checkpoint": session.manifest.content, **things.about}
+    if shards is not None and evaluator.embeds_share:
+        _keep_share(session, things, shards, of_model, found)
         return Embedded(_none(session), {})
     if found is not None:
         return found
-    shards = evaluator.shards
-    found = _computed(session, things) if shards is None else _joined(session, things)
+    if shards is None:
+        found = _computed(session, things)
+    else:
+        found = _joined(session, things, shards, of_model)
     if cache is not None and (shards is None or shards.index is None):
         facts = {"flaws": [[row, why] for row, why in found.flaws.items()]} if found.flaws else {}
         cache.put(key_in_cache(session, things.about), found.vectors[:], things.samples, facts)
@@ -205,7 +207,7 @@ def _computed(session: Session, things: Things) -> Embedded:
         parts.append(part)
         flaws |= bad
     found = np.concatenate(parts) if parts else _none(session)
-    _require_finite(session, things, found)
+    require_finite(found, f"{things.what}, {things.kind}")
     return Embedded(found, flaws)
 
 
@@ -214,30 +216,24 @@ def key_in_cache(session: Session, about: Mapping[str, Any]) -> Key:
     return {"checkpoint": session.manifest.content, **session.evaluator.numeric(), **about}
 
 
-def _in_shards(session: Session, things: Things) -> dict[str, Any]:
-    return {"checkpoint": session.manifest.content, **things.about}
-
-
-def _keep_share(session: Session, things: Things, stored: Embedded | None) -> None:
+def _keep_share(
+    session: Session, things: Things, shards: Parts, about: Key, stored: Embedded | None
+) -> None:
     """Store what a shard has of the things, from the cache or computed."""
-    shards, size = session.evaluator.shards, session.evaluator.batch_size
-    assert shards is not None
-    about, count = _in_shards(session, things), _count(session, things)
+    size, count = session.evaluator.batch_size, _count(session, things)
 
     def results(numbers: range) -> Iterator[Batch]:
         if stored is None:
             for part, bad in _batches(session, things, numbers):
-                _require_finite(session, things, part)
+                require_finite(part, f"{things.what}, {things.kind}")
                 yield part, bad
             return
         kept = np.setdiff1d(np.arange(things.count), list(stored.flaws))
         for number in numbers:
             rows = range(number * size, min((number + 1) * size, things.count))
             own = slice(*np.searchsorted(kept, [rows.start, rows.stop]))
-            yield (
-                stored.vectors[own],
-                {row: stored.flaws[row] for row in rows if row in stored.flaws},
-            )
+            bad = {row: stored.flaws[row] for row in rows if row in stored.flaws}
+            yield stored.vectors[own], bad
 
     if things.skips:
 
@@ -254,10 +250,8 @@ def _keep_share(session: Session, things: Things, stored: Embedded | None) -> No
     shards.keep_share(about, ".npy", lambda file: write_vectors(file, vectors, shape, np.float32))
 
 
-def _joined(session: Session, things: Things) -> Embedded:
+def _joined(session: Session, things: Things, shards: Parts, about: Key) -> Embedded:
     """What all shards have stored, mapped if nothing is left out."""
-    shards, about = session.evaluator.shards, _in_shards(session, things)
-    assert shards is not None
     if not things.skips:
         files = shards.files(about)
         mapped = [(VectorFile(file, np.float32).mapped(), None) for file in files]
@@ -273,15 +267,10 @@ def _batches(session: Session, things: Things, numbers: range) -> Iterator[Batch
     """The batches with these numbers, with progress."""
     size = session.evaluator.batch_size
     count = max(min(numbers.stop * size, things.count) - numbers.start * size, 0)
-    what = f"{session.checkpoint} on {things.what}: {things.kind}"
-    with progress(what, count, things.kind) as bar:
+    with progress(f"{things.what}: {things.kind}", count, things.kind) as bar:
         for part, bad in things.batches(numbers):
             yield part, bad
             bar.advance(len(part) + len(bad))
-
-
-def _require_finite(session: Session, things: Things, part: Vectors) -> None:
-    require_finite(part, f"{session.checkpoint} on {things.what}, {things.kind}")
 
 
 def _count(session: Session, things: Things) -> int:

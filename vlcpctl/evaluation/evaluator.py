@@ -92,12 +92,9 @@ class Evaluator(ABC):
         """Embed what the rows of the session's checkpoint need, and measure nothing."""
         raise NotImplementedError
 
-    def search(self, session: Session) -> bool:
-        """Store a shard's share of what the rows of the session's checkpoint are measured from.
-
-        Whether there is any such work; there is none unless it is overridden.
-        """
-        return False
+    def search(self, session: Session) -> None:
+        """Store a shard's share of what the rows are measured from; nothing unless overridden."""
+        return
 
     def read_checkpoints(self) -> dict[Path, RunCheckpoint]:
         """Each checkpoint's manifest and its place in its run.
@@ -166,8 +163,7 @@ class Evaluator(ABC):
             return None
         from vlcpctl.data.loading.eval_batches import Kept
 
-        facts = {name: value for name, value in about.items() if name != "checkpoint"}
-        return Kept(content_id({**facts, "batch_size": self.batch_size}), self._room)
+        return Kept(content_id({**about, "batch_size": self.batch_size}), self._room)
 
 
 @final
@@ -188,11 +184,6 @@ class Session:
         self.rows = rows
         self.embeddings: Path | None = None
         self._kept: dict[Hashable, Any] = {}
-
-    @property
-    def label(self) -> str:
-        """The run and step of the checkpoint, for the lines of a plan."""
-        return f"{self.manifest.run} step {self.manifest.step}"
 
     @property
     def largest(self) -> Row:
@@ -258,13 +249,14 @@ def plan_lines(evaluator: Evaluator, sessions: Iterable[Session]) -> Iterator[st
     if (several := len(evaluator.checkpoints)) > 1:
         yield f"images decoded once for {several} checkpoints, within 1/{_SHARE} of free memory"
     for session in sessions:
+        label = f"{session.manifest.run} step {session.manifest.step}"
         for row in session.rows:
             about, since = row.fields, row.fields.get("since")
             then = f" since {since['run']} step {since['step']}" if since else ""
             tasks = ", ".join(about["tasks"])
-            yield f"{session.label}{then}: {about['gallery']} gallery of {tasks}"
+            yield f"{label}{then}: {about['gallery']} gallery of {tasks}"
         if session.embeddings is not None:
-            yield f"{session.label}: embeddings to {session.embeddings}"
+            yield f"{label}: embeddings to {session.embeddings}"
     if evaluator.ranks is not None:
         yield f"ranks to {evaluator.ranks.out}"
 
@@ -303,15 +295,12 @@ def shards_before_rows(evaluator: Evaluator, sessions: Sequence[Session]) -> boo
         for session in sessions:
             evaluator.embed(session)
             session.drop()
-        was_complete = shards.complete()
-        say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
-        if was_complete:
+        if shards.complete():  # before this command
             evaluator.embeds_share = False
             try:
-                has_searched = [evaluator.search(session) for session in sessions]
+                for session in sessions:
+                    evaluator.search(session)
             except MissingShard as error:
                 say(f"nothing to search yet: {error}")
-                return False
-            if any(has_searched):
-                say(f"{shards.out}: shard {shards.index} of {shards.count} has searched its share")
+        say(f"{shards.out}: shard {shards.index} of {shards.count} is complete")
     return False

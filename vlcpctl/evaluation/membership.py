@@ -55,14 +55,13 @@ class TaskPlace:
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """A checkpoint, the last one of its run, and the content id of the run's first, if known.
+    """A checkpoint, and the last one of its run.
 
     `chain` is the checkpoint's own manifest if no later checkpoint of the run was given.
     """
 
     manifest: CheckpointManifest
     chain: CheckpointManifest
-    start: str | None
 
     def steps(self, places: Sequence[TaskPlace]) -> list[int | None]:
         """The step of each task in the stream of the run; None for data outside of it."""
@@ -93,11 +92,7 @@ class RunCheckpoint:
 
 def run_checkpoints(manifests: Sequence[CheckpointManifest]) -> list[RunCheckpoint]:
     """Each checkpoint with what the others show about its run, in the order given."""
-    starts = [one.start for one in manifests]
-    return [
-        RunCheckpoint(one, _chain_of(one, manifests, starts), start)
-        for one, start in zip(manifests, starts, strict=True)
-    ]
+    return [RunCheckpoint(one, _chain_of(one, manifests)) for one in manifests]
 
 
 def _learned(chain: CheckpointManifest) -> dict[str, int | None]:
@@ -131,17 +126,13 @@ def _offsets(
     return offsets
 
 
-def _chain_of(
-    made: CheckpointManifest,
-    given: Sequence[CheckpointManifest],
-    starts: Sequence[str | None],
-) -> CheckpointManifest:
+def _chain_of(made: CheckpointManifest, given: Sequence[CheckpointManifest]) -> CheckpointManifest:
     """The last checkpoint of the run; of several runs that start from `made`, if they agree."""
     run = [one for one in given if _run_of(one) == _run_of(made) and _extends(one, made)]
     last = max([made, *run], key=_progress)
     if last.tasks or last.step is not None:
         return last
-    runs = [one for one, start in zip(given, starts, strict=True) if start == made.content]
+    runs = [one for one in given if one.start == made.content]
     longest = max([made, *runs], key=_progress)
     return longest if all(_extends(longest, one) for one in runs) else made
 

@@ -162,13 +162,12 @@ def plan_ranks(
         identity["gallery_checkpoint"] = known[0]["gallery_checkpoint"]
     # The lists name what differs; the whole rows decide.
     identity["rows"] = content_id(known)
-
-    def identity_of(path: Path) -> dict[str, Any] | None:
-        return (_about(path) or {}).get("identity")
-
-    if not already_written(out, identity, holds_ranks, identity_of, force=force):
+    about = _about(out) or {}
+    if not already_written(
+        out, identity, holds_ranks, lambda _: about.get("identity"), force=force
+    ):
         return RankFile(out, identity)
-    changed = changed_prefix(out, (_about(out) or {}).get("digest", {}))
+    changed = changed_prefix(out, about.get("digest", {}))
     if changed is not None:
         raise OutputExists(f"{changed}; --force replaces it")
     return None

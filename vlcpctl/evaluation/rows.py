@@ -21,7 +21,6 @@ _FIRST = (
     *("run", "method", "seed", "buffer", "step", "task_step", "stream", "evaluator"),
     *("protocol", "gallery", "task", "tasks", "split", "data", "data_content", "limit", "options"),
 )
-_SEARCHED = ("gallery", "tasks", "data", "data_content", "options")
 _LAST = ("start", "parent", "preset", "config", "checkpoint")
 
 
@@ -44,13 +43,6 @@ class Row:
     tasks: tuple[int, ...]
     fields: dict[str, Any]
     measured: tuple[str, ...]  # names of the other fields, in order; a rerun does not compare them
-
-    def search(self, what: str) -> dict[str, Any]:
-        """What identifies a search for the row, among those of one line: `what` is searched for."""
-        return {
-            "what": what,
-            **{name: self.fields[name] for name in _SEARCHED if name in self.fields},
-        }
 
     def complete(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """The complete row, in the order of the schema, given its measured fields."""
@@ -139,15 +131,21 @@ def checkpoint_fields(checkpoint: RunCheckpoint) -> dict[str, Any]:
         about["alpha"] = made.alpha
     if (preset := preset_of(made)) is not None:
         about["preset"] = preset
-    lineage = {"start": checkpoint.start, "parent": made.parent, "config": step_config(made)}
+    lineage = {"start": made.start, "parent": made.parent, "config": step_config(made)}
     return {**about, **lineage, "checkpoint": made.content}
 
 
 def data_fields(places: Sequence[TaskPlace]) -> dict[str, Any]:
     """The id of the data of a row; with a content id, if `forget` has removed evaluated pairs."""
-    data = _data_id([place.id for place in places])
-    content = _data_id([place.evaluated or place.id for place in places])
-    return {"data": data, **({"data_content": content} if content != data else {})}
+    found = {}
+    for name, ids in (
+        ("data", [place.id for place in places]),
+        ("data_content", [place.evaluated or place.id for place in places]),
+    ):
+        found[name] = ids[0] if len(ids) == 1 else content_id(ids)
+    if found["data_content"] == found["data"]:
+        del found["data_content"]
+    return found
 
 
 def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,11 +153,6 @@ def row_fields(checkpoint: RunCheckpoint, about: Mapping[str, Any]) -> dict[str,
     everything = {**checkpoint_fields(checkpoint), **about}
     ordered = {name: everything.pop(name) for name in _FIRST if name in everything}
     return {**ordered, **everything}
-
-
-def _data_id(contents: list[str]) -> str:
-    """The id of a task's or data set's content, or one for several of them, in order."""
-    return contents[0] if len(contents) == 1 else content_id(contents)
 
 
 def _prefixes(checkpoint: CheckpointManifest, steps: Sequence[int | None]) -> list[tuple[int, ...]]:

@@ -124,16 +124,12 @@ def _pairs(
             f"{path} is the only checkpoint of run {name!r} here; give another of that run, or "
             "leave it out (two runs are compared with one checkpoint of each)"
         )
-    return [pair for chain in chains for pair in _along(chain, between)]
-
-
-def _along(chain: list[int], between: str) -> list[tuple[int, int]]:
-    """The pairs of a chain to compare, ordered by their later checkpoint."""
-    places = range(len(chain))
-    neighbours = {*pairwise(places), (0, len(chain) - 1)}
-    wanted = combinations(places, 2) if between == "all" else neighbours
-    pairs = sorted(wanted, key=lambda pair: pair[::-1])
-    return [(chain[before], chain[after]) for before, after in pairs]
+    found = []
+    for chain in chains:  # its pairs, ordered by their later checkpoint
+        neighbours = {*pairwise(chain), (chain[0], chain[-1])}
+        wanted = combinations(chain, 2) if between == "all" else neighbours
+        found += sorted(wanted, key=lambda pair: [chain.index(one) for one in pair[::-1]])
+    return found
 
 
 def _chains(manifests: Sequence[CheckpointManifest]) -> list[list[int]]:
@@ -186,7 +182,7 @@ def spatial(
         found[f"imav_{way}"] = tally(pair_changes(then, now))
     return {
         "metrics": _metrics(found),
-        "degrees": {name: _trimmed(angles) for name, angles in found.items()},
+        "degrees": {name: np.trim_zeros(one.counts, "b").tolist() for name, one in found.items()},
         "n_images": len(before.image_ID),
         "n_texts": len(before.text_TD),
     }
@@ -218,8 +214,3 @@ def _first_pairs(search: Search, device: str) -> Ids:
     best_Q = right_A[order][ends_Q - 1]
     (first,) = np.nonzero(worst[0] == 0)
     return np.stack([first, best_Q[first]], 1)
-
-
-def _trimmed(angles: Angles) -> list[int]:
-    """The counts without the zeros at the end."""
-    return [int(count) for count in np.trim_zeros(angles.counts, "b")]

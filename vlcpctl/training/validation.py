@@ -135,7 +135,7 @@ def _loss(run: TrainRun, out: Features, groups_B: Tensor | None) -> Tensor:
 
 def _recall(run: TrainRun, image: Tensor, text: Tensor, tokens: Tensor) -> float:
     """The mean of the six recalls in percent; equal texts are one gallery entry, as in eval."""
-    from vlcpctl.evaluation.retrieval.cross_modal import cross_modal
+    from vlcpctl.evaluation.retrieval.protocols import cross_modal
 
     images, texts = (side.float().cpu().numpy() for side in (image, text))
     ids = tokens.cpu().numpy()

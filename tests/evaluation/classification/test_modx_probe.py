@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from vlcpctl.evaluation.classification.modx_probe import full_batches
+from vlcpctl.evaluation.classification.linear_probe import full_batches
 
 
 @pytest.mark.parametrize("part", [1, 3, 4, 7, 50])

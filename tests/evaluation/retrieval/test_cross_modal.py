@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vlcpctl.core.errors import Diverged
-from vlcpctl.evaluation.retrieval.cross_modal import TOP, cross_modal
+from vlcpctl.evaluation.retrieval.protocols import TOP, cross_modal
 from vlcpctl.evaluation.search.count import by_candidates, counted
 from vlcpctl.evaluation.search.galleries import Captioned, Embeddings, Search, gather
 from vlcpctl.metrics.recall import recalls

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vlcpctl.evaluation.retrieval.multi_modal import TOP, measured
+from vlcpctl.evaluation.retrieval.protocols import TOP, precisions
 from vlcpctl.evaluation.search.count import hits
 from vlcpctl.evaluation.search.galleries import ClassSearch
 from vlcpctl.metrics.average_precision import DEFAULT_VARIANT, VARIANTS
@@ -42,7 +42,7 @@ def of_the_authors(name: str) -> ClassSearch:
 
 def found_in(search: ClassSearch, variant: str = DEFAULT_VARIANT) -> dict[str, Any]:
     found = hits(search, "cpu", TOP, range(len(search.class_Q)))
-    return measured(search, found, variant=variant)
+    return precisions(search, found, variant=variant)
 
 
 @pytest.mark.golden

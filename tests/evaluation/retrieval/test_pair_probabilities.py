@@ -51,8 +51,8 @@ def naive(
     """One pair at a time, in Python's floats; of `judged` pairs only."""
     true = set(map(tuple, gallery.pairs_P2.tolist()))
     found: dict[bool, list[float]] = {True: [], False: []}
-    for row, image in enumerate(np.asarray(vectors.image_ID).tolist()):
-        for column, text in enumerate(np.asarray(vectors.text_TD).tolist()):
+    for row, image in enumerate(vectors.image_ID[:].tolist()):
+        for column, text in enumerate(vectors.text_TD[:].tolist()):
             if judged is None or (row, column) in judged:
                 score = math.fsum(x * y for x, y in zip(image, text, strict=True))
                 p = 1 / (1 + math.exp(-(JUDGE.scale * score + JUDGE.bias)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from vlcpctl.evaluation.retrieval.cross_modal import TOP, Found
+from vlcpctl.evaluation.retrieval.protocols import TOP, Found
 from vlcpctl.evaluation.search.count import ranks
 from vlcpctl.evaluation.search.galleries import (
     DUPLICATES,

@@ -97,11 +97,6 @@ class LabelledSet:
         self.data, self.split, self.limit = data, split, limit
         self.has_warned = False
 
-    @property
-    def name(self) -> str:
-        """The data set's name in rows."""
-        return self.data.name
-
     @cached_property
     def images(self) -> LabelledImages:
         """The labelled images, and the flaws of those that cannot be used."""
@@ -121,7 +116,7 @@ class LabelledSet:
         keys = [self.images.key(row) for row in range(self.count)]
         evaluator, view = session.evaluator, way.view(session.encoder.transform)
         about = images_of(self.data.content(self.split), self.split, keys, view)
-        about |= {"checkpoint": session.manifest.content, "what": way.what}
+        about |= {"what": way.what}
         batches = LabelledBatches(self.images, self.count, view, evaluator.batch_size)
         batches.kept = evaluator.kept(about)
         work = partial(parts_of, batches, evaluator.worker_count, way)
@@ -134,12 +129,10 @@ class LabelledSet:
                 left_out = np.setdiff1d(own, rows).tolist()
                 yield image_BD, dict(zip(left_out, (flaw.why for flaw in flaws), strict=True))
 
-        what = f"{self.name} ({self.split})"
+        what = f"{session.checkpoint} on {self.data.name} ({self.split})"
         found = embedded(
             session, Things(about, computed, self.count, what, "images", keys, skips=True)
         )
-        if evaluator.embeds_share:
-            return Images(found.vectors, np.empty(0, np.int64), [], 0)
         flaws = [Flaw(self.images.name(row), why) for row, why in found.flaws.items()]
         self.check_flaws([*self.images.flaws, *flaws], tolerance)
         kept = np.setdiff1d(np.arange(self.count), list(found.flaws))
@@ -160,13 +153,13 @@ class LabelledSet:
         more = f"; and {len(flaws) - _FLAWS_SHOWN} more" if len(flaws) > _FLAWS_SHOWN else ""
         if not tolerance.allows(len(flaws), total):
             raise TooManySkipped(
-                f"{self.name}: {len(flaws)} of {total} images cannot be used, more than "
+                f"{self.data.name}: {len(flaws)} of {total} images cannot be used, more than "
                 f"--max-skip {tolerance.text}: {named}{more}"
             )
         if flaws and not self.has_warned:
-            warn(f"{self.name}: left out {len(flaws)} of {total} images: {named}{more}")
+            warn(f"{self.data.name}: left out {len(flaws)} of {total} images: {named}{more}")
         if len(flaws) == total:
-            raise BadInput(f"{self.name}: no image is left to evaluate on")
+            raise BadInput(f"{self.data.name}: no image is left to evaluate on")
         self.has_warned = True
 
 

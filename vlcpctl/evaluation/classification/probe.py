@@ -47,11 +47,6 @@ class LinearProbe(Evaluator):
     tolerance: Tolerance  # of images that cannot be read
 
     @property
-    def is_modx(self) -> bool:
-        """Whether the probe is that of Mod-X's authors."""
-        return self.protocol == MODX
-
-    @property
     def share(self) -> float:
         """The share of the training images on which the strength is chosen."""
         return self.held_out or HELD_OUT
@@ -75,7 +70,7 @@ class LinearProbe(Evaluator):
         places = [place_of(one, self.train_split, self.split) for one in self._data_sets]
         common = {
             "evaluator": "probe",
-            "protocol": MODX if self.is_modx else LBFGS,
+            "protocol": MODX if self.protocol == MODX else LBFGS,
             "split": self.split,
             "limit": self.limit,
             "options": self._options() | self.arithmetic_options(),
@@ -90,10 +85,10 @@ class LinearProbe(Evaluator):
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
-        from vlcpctl.evaluation.classification import linear_probe, modx_probe
+        from vlcpctl.evaluation.classification.linear_probe import by_logistic, by_modx
 
         (number,) = row.tasks
-        measured = modx_probe.measured if self.is_modx else linear_probe.measured
+        measured = by_modx if self.protocol == MODX else by_logistic
         return measured(session, self, *self._sets[number])
 
     @cached_property
@@ -121,7 +116,7 @@ class LinearProbe(Evaluator):
 
     def _options(self) -> dict[str, Any]:
         """All options that decide the numbers; None for those that have no effect."""
-        if self.is_modx:
+        if self.protocol == MODX:
             return {
                 "protocol": MODX,
                 "train_split": self.train_split,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.console import say
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.classification.data_sets import DataSet, TaskData, open_data_sets
 from vlcpctl.data.classification.prompts import read_templates
@@ -25,7 +24,8 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import Named, plan_ranks
 from vlcpctl.evaluation.rows import Row, data_fields, own_rows, place_of, row_fields
-from vlcpctl.evaluation.search.vectors import Ids, Vectors
+from vlcpctl.evaluation.search.galleries import Distinct
+from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.files.ids import content_id
 from vlcpctl.metrics.accuracy import CUTOFFS, accuracies, mean_accuracies, tally
 from vlcpctl.metrics.recall import count_touched
@@ -45,22 +45,14 @@ class ZeroshotData:
     digest: str
 
     @cached_property
-    def candidates(self) -> Ids:
-        """(C,) the candidate of each class: classes with the same prompts are one candidate."""
-        numbers: dict[tuple[str, ...], int] = {}
-        found = [numbers.setdefault(tuple(sorted(own)), len(numbers)) for own in self.prompts]
-        return np.array(found, dtype=np.int64)
-
-    @cached_property
-    def first_classes(self) -> Ids:
-        """(K,) the first class of each candidate, ascending."""
-        first: Ids = np.unique(self.candidates, return_index=True)[1]
-        return first
+    def candidates(self) -> Distinct:
+        """The K candidates: classes with the same prompts are one."""
+        return Distinct.of(tuple(sorted(own)) for own in self.prompts)
 
     @property
     def united(self) -> int:
         """How many classes share their candidate with an earlier class."""
-        return len(self.prompts) - len(self.first_classes)
+        return len(self.prompts) - len(self.candidates.names)
 
 
 @final
@@ -92,7 +84,10 @@ class Zeroshot(Evaluator):
 
     def measure(self, session: Session, row: Row) -> dict[str, Any]:
         """See `Evaluator`; raises TooManySkipped if too many images cannot be read."""
-        found = [self._result(session, number) for number in row.tasks]
+        # Once for the data set's own row and for the average.
+        found = [
+            session.once(number, partial(self._classify, session, number)) for number in row.tasks
+        ]
         if len(found) == 1:
             return found[0]
         counts = {name: sum(one[name] for one in found) for name in _MEASURED[1:]}
@@ -116,7 +111,7 @@ class Zeroshot(Evaluator):
 
     @cached_property
     def _data_sets(self) -> list[ZeroshotData]:
-        """The data sets with their prompts, of which those that coincide are named."""
+        """The data sets with their prompts."""
         templates = read_templates(self.templates) if self.templates else None
         found = []
         for data in open_data_sets(self.words, self.data, self.classes):
@@ -124,15 +119,10 @@ class Zeroshot(Evaluator):
             prompts = data.prompts(templates)
             digest = content_id([list(data.classes), prompts])
             found.append(ZeroshotData(data, prompts, digest))
-            if len(found[-1].first_classes) == 1 < len(prompts):
+            if len(found[-1].candidates.names) == 1 < len(prompts):
                 raise BadInput(
                     f"{data.name}: all {len(prompts)} classes have the same prompts, so there is "
                     "nothing to choose from; write prompts that differ"
-                )
-            if united := found[-1].united:
-                say(
-                    f"{data.name}: {united} classes with the same prompts as an earlier one are "
-                    "united with it: a hit in either is a hit"
                 )
         return found
 
@@ -183,12 +173,7 @@ class Zeroshot(Evaluator):
         }
         return [*found, Row(tuple(outside), row_fields(checkpoint, average), _MEASURED)]
 
-    def _result(self, session: Session, number: int) -> dict[str, Any]:
-        """The measured fields of one data set, once for its own row and for the average."""
-        own = next(row for row in session.rows if row.tasks == (number,))
-        return session.once(number, lambda: self._classify(session, own, number))
-
-    def _classify(self, session: Session, row: Row, number: int) -> dict[str, Any]:
+    def _classify(self, session: Session, number: int) -> dict[str, Any]:
         """The accuracies on one data set; the ranks are saved, if there is a file for them."""
         from vlcpctl.evaluation.search.count import exact_ranks, ranks
         from vlcpctl.evaluation.search.galleries import Search
@@ -196,7 +181,7 @@ class Zeroshot(Evaluator):
         given, opened = self._data_sets[number], self._sets[number]
         class_KD = self._class_vectors(session, given)
         images = opened.embedded(session, self.tolerance)
-        candidate_N = given.candidates[images.label_N]
+        candidate_N = given.candidates.of_N[images.label_N]
         right = np.stack([np.arange(len(candidate_N)), candidate_N], axis=1)
         search, device = Search.of(images.feature_ND, class_KD, right), session.evaluator.device
         if self.ranks is None:
@@ -205,10 +190,11 @@ class Zeroshot(Evaluator):
             worst, best, *wrong = exact_ranks(search, device)
             # Of the first class of each candidate.
             names = pa.array(distinct_labels(given.data.classes), pa.string())
-            answers = Named(names.take(pa.array(given.first_classes)))
+            answers = Named(names.take(pa.array(given.candidates.first_D)))
             sides = Named(pa.array(images.keys, pa.string())), answers
             exact = 1 + worst[0], *(one[0] for one in wrong)
-            self.ranks.add(row, "i2c", sides, exact, names.take(pa.array(images.label_N)))
+            own = next(row for row in session.rows if row.tasks == (number,))
+            self.ranks.add(own, "i2c", sides, exact, names.take(pa.array(images.label_N)))
         worst_N, best_N = 1 + worst[0].astype(np.int64), 1 + best[0].astype(np.int64)
         found = tally(worst_N, images.label_N, len(given.prompts))
         return {
@@ -226,7 +212,7 @@ class Zeroshot(Evaluator):
         from vlcpctl.evaluation.classification.labelled_sets import class_embeddings
         from vlcpctl.evaluation.embedding import embedded, key_in_cache, texts_of
 
-        prompts = [given.prompts[place] for place in given.first_classes.tolist()]
+        prompts = [given.prompts[place] for place in given.candidates.first_D.tolist()]
         cache = self.cache
         about = {"what": "prompts", "prompts": content_id(prompts)}
 
@@ -236,7 +222,8 @@ class Zeroshot(Evaluator):
             if found is not None:
                 return found[0]
             every = [text for own in prompts for text in own]
-            things = texts_of(session, every, about, given.data.name, "prompts")
+            what = f"{session.checkpoint} on {given.data.name}"
+            things = texts_of(session, every, about, what, "prompts")
             text_PD = embedded(session, things).vectors
             if self.embeds_share:
                 return text_PD[:]

@@ -15,8 +15,7 @@ from vlcpctl.evaluation.evaluator import Evaluator, Session
 from vlcpctl.evaluation.membership import RunCheckpoint, TaskPlace
 from vlcpctl.evaluation.rank_files import plan_ranks
 from vlcpctl.evaluation.rows import Row, gallery_rows, place_of
-from vlcpctl.evaluation.samples import Samples, require_split
-from vlcpctl.evaluation.saved_embeddings import write_part
+from vlcpctl.evaluation.samples import Samples, require_split, write_part
 from vlcpctl.evaluation.search.galleries import COUNTS, UNITE
 from vlcpctl.files.digests import digests_of
 from vlcpctl.files.finished import already_made
@@ -31,8 +30,7 @@ from vlcpctl.models.configuration import (
 )
 
 if TYPE_CHECKING:  # they import torch
-    from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
-    from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
+    from vlcpctl.evaluation.retrieval.protocols import CrossModal, MultiModal
 
 CROSS_MODAL, MULTI_MODAL = "cross-modal", "multi-modal"
 _TWO_SPLITS = ("query", "gallery")
@@ -101,8 +99,7 @@ class Retrieval(Evaluator):
     @cached_property
     def _galleries(self) -> CrossModal | MultiModal:
         """What embeds and searches, by the protocol; galleries are kept for all checkpoints."""
-        from vlcpctl.evaluation.retrieval.cross_modal import CrossModal
-        from vlcpctl.evaluation.retrieval.multi_modal import MultiModal
+        from vlcpctl.evaluation.retrieval.protocols import CrossModal, MultiModal
 
         if self.protocol == MULTI_MODAL:
             return MultiModal(self._sources, self.duplicates, self.map_variant or DEFAULT_VARIANT)
@@ -131,12 +128,11 @@ class Retrieval(Evaluator):
             numbers = list(range(len(self.tasks)))
         self._galleries.embed(session, numbers)
 
-    def search(self, session: Session) -> bool:
+    def search(self, session: Session) -> None:
         """See `Evaluator`."""
         for row in session.rows:
             self._galleries.find(session, row)
         session.drop()
-        return True
 
     def finish(self, session: Session) -> None:
         """Save the embeddings of every task, if --save-embeddings is given."""
@@ -261,24 +257,14 @@ class Retrieval(Evaluator):
 
 
 def require_one_space(checkpoint: Path, index: Path) -> None:
-    """Raise Incompatible for models whose embeddings cannot be those of one index.
-
-    Both are dual encoders with embeddings of one size, from images that are prepared alike.
-    """
-    for path in (checkpoint, index):
-        if fusion_configuration(str(path)) is not None:
-            raise Incompatible(
-                f"--gallery-checkpoint is for dual encoders, and {path} is a fusion model; leave "
-                "the option out"
-            )
-    widths = [shared_width(str(path)) for path in (checkpoint, index)]
-    has_one_width = widths[0] == widths[1]
-    if has_one_width and checkpoint_transform(checkpoint) == checkpoint_transform(index):
-        return
-    what = (
-        "another preparation of images" if has_one_width else f"embeddings of {widths[1]} numbers"
+    """Raise Incompatible for models whose embeddings cannot be those of one index."""
+    is_dual = all(fusion_configuration(str(path)) is None for path in (checkpoint, index))
+    (width, image), (index_width, index_image) = (
+        (shared_width(str(path)), checkpoint_transform(path)) for path in (checkpoint, index)
     )
-    raise Incompatible(
-        f"--gallery-checkpoint: {index} has {what}, unlike {checkpoint}, so that they cannot share "
-        "an index; give an earlier checkpoint of the same model"
-    )
+    if not is_dual or width != index_width or image != index_image:
+        raise Incompatible(
+            f"--gallery-checkpoint: {checkpoint} and {index} cannot share an index: both must be "
+            f"dual encoders with embeddings of one size (they have {width} and {index_width} "
+            "numbers), of images that are prepared alike; give an earlier checkpoint of the model"
+        )

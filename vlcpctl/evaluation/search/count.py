@@ -11,7 +11,6 @@ gallery rows, C those of a tile, D dimensions.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, final
@@ -96,17 +95,14 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     score_QK, id_QK = nearest(search.query_QD, search.gallery_GD, k, device)
     asked = np.arange(len(search))[:, None] * size + id_QK
     is_wrong = ~np.isin(asked, owner_A * size + right_A)
-    scores = score_QK.astype(np.float64)
-    is_near = np.abs(np.abs(scores - best_Q[:, None]) - BAND) <= ERROR
-    scores[is_near] = exact_scores(
-        search.query_QD, search.gallery_GD, np.nonzero(is_near)[0], id_QK[is_near]
-    )
     found = np.empty((2, 1, len(search)), np.int64)
     is_sure = np.ones(len(search), np.bool_)
     for count_Q, edge_Q in zip(found[:, 0], (best_Q - BAND, best_Q + BAND), strict=True):
-        count_Q[:] = np.minimum(np.sum(is_wrong & (scores >= edge_Q[:, None]), axis=1), top)
-        # A row that is not a candidate may count, too.
-        is_sure &= (k == size) | (count_Q >= top) | (score_QK[:, -1] < edge_Q - ERROR)
+        above_QK = score_QK.astype(np.float64) - edge_Q[:, None]
+        count_Q[:] = np.minimum(np.sum(is_wrong & (above_QK >= 0), axis=1), top)
+        # One that is near the edge may count, or not; a row that is no candidate may count, too.
+        is_sure &= ~np.any(is_wrong & (np.abs(above_QK) <= ERROR), axis=1)
+        is_sure &= (k == size) | (count_Q >= top) | (above_QK[:, -1] < -ERROR)
     rest = np.flatnonzero(~is_sure)
     if len(rest):
         found[:, :, rest] = counted(search.of_rows(rest), device, top)
@@ -179,9 +175,9 @@ class _Block:
         if top is None:
             is_open |= highest_S > self.score_B - ERROR
         if is_open.any():
-            rows = _rows_of(is_open)
+            self.here_S, self.scores = here_S, scores
+            rows, self.here_S, self.scores = self._some(is_open)
             self.reaches_SR, self.highest_S = reaches_SR[rows], highest_S[rows]
-            self.here_S, self.scores = here_S[rows], _at(scores, rows)
 
     def count(self, found: Outranked) -> None:
         """Note how many wrong answers outrank right ones at the end of each part of the tile."""
@@ -190,8 +186,7 @@ class _Block:
         for number, reaches_S in enumerate(self.reaches_SR.T if len(self.here_S) else ()):
             if not reaches_S.any():
                 continue
-            rows = _rows_of(reaches_S)
-            here, some = self.here_S[rows], _at(self.scores, rows)
+            rows, here, some = self._some(reaches_S)
             edge = np.where(reaches_S[rows], self.edge_QR[self.own][here, number], np.inf)
             is_sure = _reach(some, edge[:, None] + (BAND + ERROR))
             near = _places(_reach(some, edge[:, None] - (BAND + ERROR)) ^ is_sure)
@@ -211,8 +206,7 @@ class _Block:
         if not len(self.here_S):
             wrong[:], score[:] = self.wrong_B, self.score_B
             return
-        rows = _rows_of(self.highest_S > self.score_B[self.here_S] - ERROR)
-        here, some = self.here_S[rows], _at(self.scores, rows)
+        rows, here, some = self._some(self.highest_S > self.score_B[self.here_S] - ERROR)
         highest_SP = self.highest_S[rows, None]
         if len(self.sizes) > 1:
             parts = some.split(self.sizes, dim=1)
@@ -244,6 +238,16 @@ class _Block:
         if is_open.sum() < _OPEN * len(is_open):
             self.query_S = self.query_S[is_open]
             self.query_SD = self.query_SD[torch.from_numpy(is_open).to(self.device)]
+
+    def _some(self, wanted_S: Mask) -> tuple[Ids, Ids, Tensor]:
+        """Rows of the scores, their queries by place in the block, and these scores.
+
+        They are those wanted, or all, if a copy of those would cost more than it saves.
+        """
+        rows = np.flatnonzero(wanted_S)
+        if len(rows) >= _OPEN * len(wanted_S):
+            return np.arange(len(wanted_S)), self.here_S, self.scores
+        return rows, self.here_S[rows], self.scores[torch.from_numpy(rows).to(self.device)]
 
     def _cells(self, near: tuple[Ids, Ids]) -> Ids:
         """(N,) places of pairs of a row and a column of the tile in a matrix of rows and parts."""
@@ -294,18 +298,6 @@ def tiles(ends_M: Ids, most: int) -> Iterator[Tile]:
             tile.append((part, start, stop))
             start = stop
     yield tile
-
-
-def _rows_of(wanted_S: Mask) -> Ids:
-    """The rows that are wanted, or all, if a copy of those would cost more than it saves."""
-    rows = np.flatnonzero(wanted_S)
-    return rows if len(rows) < _OPEN * len(wanted_S) else np.arange(len(wanted_S))
-
-
-def _at(scores: Tensor, rows: Ids) -> Tensor:
-    if len(rows) == len(scores):
-        return scores
-    return scores[torch.from_numpy(rows).to(scores.device)]
 
 
 def _highest(scores: Tensor) -> Scores:
@@ -373,8 +365,6 @@ def device_of(device: str) -> torch.device:
 def has_faiss_for(device: torch.device) -> bool:
     """Whether FAISS can search on a device, and it is a GPU."""
     if device.type != "cuda":
-        return False
-    if importlib.util.find_spec("faiss") is None:
         return False
     import faiss
 

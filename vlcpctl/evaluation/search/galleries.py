@@ -239,14 +239,6 @@ def with_distractors(gallery: Gallery, others: Sequence[Captioned], duplicates: 
     )
 
 
-def distractor_counts(gallery: Gallery) -> dict[str, int]:
-    """The fields of a row that say how many entries were added and pairs left out."""
-    images, texts = gallery.ends_M2[-1].tolist()
-    entries = (sum(map(len, rows)) for rows in (gallery.sample_rows, gallery.caption_rows))
-    added = next(entries) - images, next(entries) - texts
-    return dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
-
-
 def _shared_with(
     own: Sequence[Captioned], others: Sequence[Captioned]
 ) -> tuple[set[Hashable], set[Hashable], int]:
@@ -356,41 +348,25 @@ def gather_classes(queries: Fused, gallery: Fused, duplicates: str) -> ClassSear
     Identical pairs of one class are one entry and one query, which is not its own answer. With
     `duplicates` "separate" every sample is; its copies are answers.
     """
-    held = _Items(gallery, duplicates)
-    asked = held if queries is gallery else _Items(queries, duplicates)
-    numbers: dict[str, int] = {}
-    class_Q, class_G = (
-        ids([numbers.setdefault(one, len(numbers)) for one in side.classes])
-        for side in (asked, held)
-    )
-    itself_Q = np.arange(len(class_Q))
-    if asked is not held:
-        itself_Q = ids([held.entries.known.get(one, -1) for one in asked.names])
-    return ClassSearch(
-        *(asked.vectors, held.vectors, class_Q, class_G, itself_Q),
-        ids(asked.entries.ends),
-        ids(held.entries.ends),
-    )
-
-
-@final
-class _Items:
-    """The entries of one side of a class search."""
-
-    def __init__(self, parts: Fused, duplicates: str) -> None:
-        self.entries = _Entries(duplicates)
-        self.names: list[Hashable] = []
-        self.classes: list[str] = []
+    sides, numbers = [], dict[str, int]()
+    for parts in (gallery,) if queries is gallery else (gallery, queries):
+        entries, names = _Entries(duplicates), list[tuple[Hashable, str]]()
         vectors: list[tuple[AnyVectors, Ids | None]] = []
         for items, fused_PD in parts:
             pairs = [items.pairs.names[pair] for pair in items.pairs.of_N.tolist()]
-            found = Distinct.of(zip(pairs, items.classes, strict=True))
-            self.entries.enter(found)
-            own = self.entries.things[-1]
-            vectors.append((fused_PD, items.pairs.of_N[own]))
-            self.names += [(pairs[row], items.classes[row]) for row in own.tolist()]
-            self.classes += [items.classes[row] for row in own.tolist()]
-        self.vectors = Gathered(vectors)
+            own = list(zip(pairs, items.classes, strict=True))
+            entries.enter(Distinct.of(own))
+            rows = entries.things[-1]
+            vectors.append((fused_PD, items.pairs.of_N[rows]))
+            names += [own[row] for row in rows.tolist()]
+        class_N = ids([numbers.setdefault(one, len(numbers)) for _, one in names])
+        sides.append((Gathered(vectors), class_N, names, entries))
+    (gallery_GD, class_G, _, held), (query_QD, class_Q, names, asked) = sides[0], sides[-1]
+    itself_Q = np.arange(len(class_Q))
+    if asked is not held:
+        itself_Q = ids([held.known.get(one, -1) for one in names])
+    ends = ids(asked.ends), ids(held.ends)
+    return ClassSearch(query_QD, gallery_GD, class_Q, class_G, itself_Q, *ends)
 
 
 def ids(values: Any) -> Ids:

@@ -8,7 +8,7 @@ Shapes: N pairs of rows, D dimensions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias, final
+from typing import TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,10 +57,6 @@ class Gathered:
             places = rows[is_here] - self._starts[part]
             found[is_here] = array[places if own is None else own[places]]
         return found
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """All rows in memory, for functions of NumPy."""
-        return np.array(self[:], dtype=dtype, copy=copy)
 
     def _pieces(self, first: int, end: int) -> Iterator[Vectors]:
         """The rows from `first` to before `end`, array by array."""

@@ -1,7 +1,8 @@
-"""Cross-modal retrieval: recalls of texts for images and of images for texts in one gallery.
+"""Retrieval in galleries of tasks: cross-modal, and of fused image-text pairs by their class.
 
-Each task is embedded once for all its galleries. The gallery may be by another checkpoint than the
-queries, and may have distractors.
+Cross-modal are recalls of texts for images and of images for texts; the gallery may be by another
+checkpoint than the queries, and may have distractors. Multi-modal is the average precision of
+others of a pair's class. Each task is embedded once for all its galleries.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, final
 import numpy as np
 import pyarrow as pa
 
-from vlcpctl.evaluation.embedding import embed
+from vlcpctl.evaluation.embedding import embed, fuse
 from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.rank_files import Named
 from vlcpctl.evaluation.retrieval.pair_probabilities import (
@@ -23,21 +24,25 @@ from vlcpctl.evaluation.retrieval.pair_probabilities import (
 )
 from vlcpctl.evaluation.rows import Row
 from vlcpctl.evaluation.samples import Samples
-from vlcpctl.evaluation.search.count import exact_ranks, ranks
+from vlcpctl.evaluation.search.count import exact_ranks, hits, ranks
 from vlcpctl.evaluation.search.galleries import (
+    COUNTS,
+    ClassSearch,
     Embeddings,
     Gallery,
     Search,
     both_ways,
-    distractor_counts,
     gather,
+    gather_classes,
     with_distractors,
 )
 from vlcpctl.evaluation.search.vectors import Vectors
 from vlcpctl.files.parts import Result
+from vlcpctl.metrics import average_precision
 from vlcpctl.metrics.recall import CUTOFFS, count_touched, recalls
 
 TOP = max(CUTOFFS)
+Hits = tuple[ClassSearch, np.ndarray]  # (2, M, Q, TOP), see `hits`
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,9 @@ class CrossModal:
                 session.evaluator.ranks.add(row, way, sides, (1 + worst, wrong, wrong_rank))
         measured = found.measured(parts)
         if self.distractors:
-            measured |= distractor_counts(gallery)
+            behind = gallery.sample_rows[len(most.tasks) :], gallery.caption_rows[len(most.tasks) :]
+            added = [sum(map(len, rows)) for rows in behind]
+            measured |= dict(zip(COUNTS, (*added, gallery.left_out), strict=True))
         measured["metrics"] |= self._calibration(session, row, most)
         return measured
 
@@ -191,7 +198,7 @@ def _shared(session: Session, row: Row, way: str, search: Search) -> Result | No
         return exact_ranks(part, evaluator.device)
 
     kind = f"ranks up to {TOP}" if evaluator.ranks is None else "exact ranks"
-    return session.shared(row.search(f"{kind}, {way}"), len(search), find)
+    return session.shared({"what": f"{kind}, {way}", **row.fields}, len(search), find)
 
 
 def entry_names(parts: Sequence[Samples], gallery: Gallery) -> tuple[Named, Named]:
@@ -222,3 +229,79 @@ def cross_modal(
     searches = both_ways(both, both, unique_P2, 0 * unique_P2[:, 0], ends_M2)
     arrays = {way: ranks(search, device, TOP) for way, search in searches.items()}
     return Found(searches, arrays).measured()
+
+
+@final
+@dataclass(frozen=True)
+class MultiModal:
+    """Mean average precision in galleries of the tasks whose samples are given, each fused once.
+
+    The first of `splits` is that of the queries, the last that of the gallery; they may be one.
+    """
+
+    splits: Sequence[Sequence[Samples]]
+    duplicates: str
+    variant: str
+
+    def measure(self, session: Session, row: Row) -> dict[str, Any]:
+        """The measured fields of a row."""
+        found = self.find(session, row)
+        assert found is not None, "only a shard stores what it finds"
+        return precisions(*found, len(row.tasks), self.variant)
+
+    def find(self, session: Session, row: Row) -> Hits | None:
+        """What a row is measured from; None for a shard, which stores its share of it.
+
+        The hits in the galleries of the first tasks are from one search for all such galleries.
+        """
+        if row.fields["gallery"] == "own":
+            return self._search(session, row)
+        return session.once("merged", lambda: self._search(session, session.largest))
+
+    def _search(self, session: Session, row: Row) -> Hits | None:
+        parts = [
+            [(split[task].classified, fuse(session, split[task])) for task in row.tasks]
+            for split in self.splits
+        ]
+        # One object for both sides: a query is not its own answer.
+        both = gather_classes(parts[0], parts[-1], self.duplicates)
+
+        def find(some: range) -> tuple[np.ndarray]:
+            found = hits(both, session.evaluator.device, TOP, some)
+            return (found.reshape(-1, *found.shape[2:]),)
+
+        with session.timed("search", gallery=row.fields["gallery"], tasks=row.fields["tasks"]):
+            found = session.shared({"what": "hits", **row.fields}, len(both.class_Q), find)
+        shape = 2, len(both.ends_M), -1, TOP
+        return None if found is None else (both, found[0].reshape(shape))
+
+    def embed(self, session: Session, tasks: Iterable[int]) -> None:
+        """Fuse the samples of tasks, by their numbers."""
+        for number in tasks:
+            for split in self.splits:
+                fuse(session, split[number])
+
+
+def precisions(
+    search: ClassSearch,
+    found: np.ndarray,
+    parts: int = 1,
+    variant: str = average_precision.DEFAULT_VARIANT,
+) -> dict[str, Any]:
+    """Mean average precisions in percent in the gallery of the first parts.
+
+    `n_ties` queries would score differently if they won their ties; `n_alone` have no right answer
+    in the gallery and score 0.
+    """
+    right_Q, itself_Q = search.right_counts(parts)
+    worst, best = (
+        average_precision.RankedHits(one[parts - 1, : len(right_Q)], right_Q, itself_Q >= 0)
+        for one in found
+    )
+    return {
+        "metrics": average_precision.mean_average_precisions(worst, variant),
+        "n_queries": len(right_Q),
+        "n_gallery": int(search.ends_M[parts - 1]),
+        "n_ties": average_precision.count_touched(worst, best, variant),
+        "n_alone": int(np.count_nonzero(right_Q == 0)),
+    }

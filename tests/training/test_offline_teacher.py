@@ -299,14 +299,13 @@ def test_targets_that_do_not_fit_are_refused(
     refuses(alone, "--targets has no effect without --previous", UsageError)
 
 
-@pytest.mark.parametrize("names", ["lwf", "icarl", "lucir"])
 def test_words_of_a_fusion_model_are_refused_by_name(
-    world: TrainingWorld, first_fused: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first_fused: Path, tmp_path: Path
 ) -> None:
-    step = second(with_fusion_model(world), first_fused, names)
+    step = second(with_fusion_model(world), first_fused, "lwf")
     step = replace(step, out=tmp_path / "run", targets=targets_of(step, tmp_path / "targets"))
     with pytest.raises(
         Incompatible,
-        match=f"does not contain the teacher's token predictions, which method {names}",
+        match="does not contain the teacher's token predictions, which method lwf",
     ):
         train_step(step)

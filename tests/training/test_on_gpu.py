@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from vlcpctl.core.machine import worker_count
 from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
 
@@ -76,7 +75,3 @@ def test_the_number_of_workers_changes_no_byte(world: TrainingWorld, tmp_path: P
         for workers in (0, 3)
     ]
     assert (made[0] / "metrics.jsonl").read_bytes() == (made[1] / "metrics.jsonl").read_bytes()
-
-
-def test_auto_workers_are_counted_for_evaluations() -> None:
-    assert 1 <= worker_count(None, "auto") <= 64

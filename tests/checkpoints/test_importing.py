@@ -311,6 +311,8 @@ def test_the_ctp_authors_checkpoint_gives_our_tensors(tmp_path: Path, heads: str
     for name, tensor in own.items():
         torch.testing.assert_close(found[name], tensor, rtol=1e-6, atol=0)
     assert (manifest["step"], manifest["run"]) == (8, "task_08")
+    imported(tmp_path / "out", tmp_path / "again")  # of a directory that says its model itself
+    assert encoders.load(tmp_path / "again").module.state_dict().keys() == own.keys()
 
 
 def test_the_tokenizer_of_the_ctp_authors_may_lie_in_a_directory(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from vlcpctl.production.lines import Lines, value_of
 from vlcpctl.production.settings import shown_settings
 from vlcpctl.production.state import PASSED, Attempt, State
 from vlcpctl.report.comparable import parse_fields
-from vlcpctl.report.formats import print_report
 from vlcpctl.report.report import Document, Files, ReportRequest, build, identity
 from vlcpctl.report.training import setting_texts
 from vlcpctl.report.week import Pairs, Week, week_page
@@ -61,8 +60,6 @@ def report_of(words: Sequence[str]) -> tuple[Document, list[SavedRanks]]:
     write_report(document, about, Path(value_of(words, "-o")), force=False)
     for path in names("--junit"):
         write_junit(document.verdicts, Path(path))
-    if "-q" not in words:
-        print_report(document.notes, document.terminal_sections())
     return document, ranks
 
 

@@ -113,8 +113,13 @@ def _table(path: Path) -> Iterator[Record]:
         is_quoted = separator != "\t" or header.startswith('"')
         csv.field_size_limit(RECORD_LENGTH)  # the default, 131072, is less than some captions have
         with open_text(path, newline="") as file:
-            lines, quoting = _RowLines(file), csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-            rows = csv.reader(lines, delimiter=separator, strict=True, quoting=quoting)
+            lines = _RowLines(file)
+            rows = csv.reader(
+                lines,
+                delimiter=separator,
+                strict=True,
+                quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+            )
             names = next(rows, [])
             twice = [name for name, count in Counter(names).items() if name and count > 1]
             if twice:

@@ -41,7 +41,7 @@ from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
 FLAGS = {"model": "micro", "batch_size": 4, "epochs": 1, "image_size": 16, "crop": "random"}
-MEANS = ComputeOptions(batch_size=4, device="cpu", workers=0, threads=1)
+MEANS = ComputeOptions(batch_size=4, device="cpu", workers=0, threads=1, nproc=1)
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,12 @@ def test_a_loss_that_chance_shows_as_well_passes_unresolved(tmp_path: Path) -> N
     assert (plain.outcome, plain.chance) == ("fails", None)
 
 
+def test_a_loss_within_the_bound_says_nothing_of_chance(tmp_path: Path) -> None:
+    (worst,) = judged(guarded(tmp_path, [range(800), range(799)], 1000), "worst_drop:gt:2")
+    assert (worst.outcome, worst.is_resolved) == ("passes", True)
+    assert worst.sentence().endswith("> 2")
+
+
 def test_a_loss_whose_interval_is_within_the_bound_is_resolved(tmp_path: Path) -> None:
     weeks = guarded(tmp_path, [range(800), range(798)], 1000)
     (worst,) = judged(weeks, "worst_drop:gt:2")

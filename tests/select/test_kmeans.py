@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vlcpctl.select.kmeans import nearest_to_centroids, pick_nearest
+from vlcpctl.select.kmeans import in_order_of_centroids, nearest_to_centroids, pick_nearest
 
 GOLDEN = np.load(Path(__file__).parents[1] / "authors" / "data" / "selection.npz")
 
@@ -46,6 +46,13 @@ def test_items_of_large_clusters_come_first() -> None:
     features = np.array([[0.0], [0.1], [5.0], [5.1], [5.2], [9.0]])
     centroids, members = np.array([[9.0], [0.0], [5.1]]), np.array([1, 2, 3])
     assert pick_nearest(features, centroids, members).tolist() == [3, 0, 5]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_as_many_rows_are_picked_as_are_asked_for(count: int) -> None:
+    pytest.importorskip("faiss")
+    features = np.random.default_rng(0).standard_normal((8, 4))
+    assert len(set(in_order_of_centroids(features, count))) == count
 
 
 class Watched(np.ndarray):

@@ -149,7 +149,9 @@ def made_texts(
     how = InversionSettings(texts=4, pairs=4, low=0.1, high=0.4, iterations=2, rate=0.5)
     given = {"checkpoint": first / "00", "buffer": world.buffers["reservoir"][0], **changes}
     plan = Inversion(**given, out=out, count=count, asked=how)
-    inverting.invert_texts(plan, ComputeOptions(batch_size=8, device="cpu", workers=0, threads=1))
+    inverting.invert_texts(
+        plan, ComputeOptions(batch_size=8, device="cpu", workers=0, threads=1, nproc=1)
+    )
     return out
 
 

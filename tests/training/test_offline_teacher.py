@@ -38,7 +38,7 @@ from vlcpctl.training.train_step import train_step
 
 EPOCHS = 3
 VARIED = {"crop": "random", "flip": True, "randaugment": (1, 5), "epochs": EPOCHS}
-MEANS = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
+MEANS = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1, nproc=1)
 Teachable = pytest.mark.parametrize(
     "names",
     [

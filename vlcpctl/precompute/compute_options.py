@@ -21,7 +21,7 @@ class ComputeOptions:
     device: str
     workers: int | None  # None: auto
     threads: int
-    nproc: int = 1  # processes that run the model
+    nproc: int  # processes that run the model
 
     def pool(self) -> AbstractContextManager[Pool]:
         """The processes, which run within the block."""

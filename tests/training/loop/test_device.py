@@ -227,7 +227,7 @@ def test_targets_of_a_teacher_are_on_the_device(
         out=tmp_path / "targets",
         views=1,
     )
-    options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1)
+    options = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1, nproc=1)
     with watched.device:
         assert distill(asked, options, Parts(asked.out))
     watched.waits.clear()

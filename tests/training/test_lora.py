@@ -140,6 +140,7 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
         assert written == (lora is not None and names != "ema")
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_runs_have_the_same_bytes(world: TrainingWorld, tmp_path: Path) -> None:
     def steps(root: Path) -> Sequence[TrainRequest]:
         plain, *later = chain(world, "ctp+ewc", root)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.marks import mostly_slow
 from support.processes import run_together
 
 from vlcpctl.distributed.ranks import process_ranks
@@ -123,15 +124,11 @@ def _expect_equal(step: TrainRequest, names: Sequence[str]) -> None:
                 torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
-# A queue, importances, and generated texts with a buffer; the others are slow.
+# A queue, importances, and generated texts with a buffer.
 USUAL = ("ctp", "ewc", "incclip")
 
 
-def _cases(names: Iterable[str]) -> list[Any]:
-    return [pytest.param(one, marks=[] if one in USUAL else pytest.mark.slow) for one in names]
-
-
-@pytest.mark.parametrize("case", _cases(sorted({*TABLE, *SET})))
+@pytest.mark.parametrize("case", mostly_slow(sorted({*TABLE, *SET}), kept=USUAL))
 def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
     world: TrainingWorld, tmp_path: Path, case: str
 ) -> None:
@@ -145,7 +142,7 @@ def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
     _expect_equal(step, names)
 
 
-@pytest.mark.parametrize("case", _cases(SIGMOID))
+@pytest.mark.parametrize("case", mostly_slow(SIGMOID, kept=["ctp"]))
 def test_nor_do_those_of_a_sigmoid_loss(world: TrainingWorld, tmp_path: Path, case: str) -> None:
     world = replace(world, flags={**world.flags, "loss": "sigmoid"})
     step = _second_step(world, case, tmp_path)
@@ -160,7 +157,7 @@ def test_nor_do_those_of_a_sigmoid_loss(world: TrainingWorld, tmp_path: Path, ca
     assert biases[0] != biases[1]
 
 
-@pytest.mark.parametrize("case", _cases(FUSION))
+@pytest.mark.parametrize("case", mostly_slow(FUSION, kept=["ctp"]))
 def test_nor_do_those_of_a_fusion_model(world: TrainingWorld, tmp_path: Path, case: str) -> None:
     step = _second_step(with_fusion_model(world), case, tmp_path)
     train_step(replace(step, out=tmp_path / "one"))

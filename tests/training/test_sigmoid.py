@@ -106,6 +106,7 @@ def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path) -> N
     assert _bias(parts.out) == pytest.approx(_bias(whole.out), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bytes(world: TrainingWorld, tmp_path: Path) -> None:
     require_exact_resume(lambda root: chain(world, "ctp+ewc", root), tmp_path)
 

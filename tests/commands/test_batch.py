@@ -74,8 +74,8 @@ def run(does, file, out):
         console.emit(repr(sys.stdin.read()))
     if does == "save":
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        file.touch()
         try:
+            file.touch()  # in the block: the signal may come at once
             time.sleep(30)
         except KeyboardInterrupt:
             time.sleep(0.3)  # a second one would end this with 130

@@ -351,3 +351,13 @@ def test_a_tower_without_such_layers_is_refused_and_the_advice_is_followed(
     assert {name for name in moved if "running" not in name and "num_batches" not in name} == {
         f"transformer.resblocks.0.mlp.{layer}.weight" for layer in ("c_fc", "c_proj")
     }
+
+
+def test_what_other_methods_add_to_gradients_is_projected_too(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    train_step(request(world, "ewc+gnsp", 0, tmp_path, buffered=False))
+    how = {"optimizer": "sgd", "lr": 0.5, "weight_decay": 0.0}
+    second = _second(world, tmp_path / "00", tmp_path / "01", names="ewc+gnsp", **how)
+    assert _journal(second)[1]["ewc/penalty"] > 0
+    assert max(_outside(tmp_path / "00", second).values()) < 1e-6

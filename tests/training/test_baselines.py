@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -183,8 +184,8 @@ def _buffer(world: TrainingWorld, out: Path, *, width: int = 8, made_by: str | N
         checkpoint=made_by,
         stores_features=True,
     )
-    plan, project = buffers.plan_update(update), partial(stored_projections, width=width)
-    buffers.write_buffer(out, update, plan, project, project)  # type: ignore[arg-type]
+    project: Any = partial(stored_projections, width=width)
+    buffers.write_buffer(out, update, buffers.plan_update(update), project, project)
     return out
 
 

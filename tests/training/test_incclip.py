@@ -19,6 +19,7 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import Inversion
 from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training import step as steps
+from vlcpctl.training.beside import BesideEncoder
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import lines
 from vlcpctl.training.plan import make_plan as plan_training
@@ -204,3 +205,12 @@ def test_texts_without_effect_are_refused(
         train_step(replace(step, previous=None, from_scratch=True))
     with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
         train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
+
+
+def test_the_gradient_of_pseudo_texts_reaches_the_weights(
+    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
+    monkeypatch.setattr(BesideEncoder, "backward", lambda _self, _gradients: None)
+    without = weights_of(train_step(second(world, first, tmp_path / "without")))
+    assert any(not torch.equal(whole[name], without[name]) for name in whole)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from support.processes import run_together
 
 from vlcpctl.core.batch import Batch, Features
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.files.parts import Parts
@@ -23,6 +24,9 @@ from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
 from vlcpctl.testing.battery import (
     TrainingWorld,
+    checkpoint_bytes,
+    in_child,
+    kill_at,
     make_world,
     request,
     with_fusion_model,
@@ -309,3 +313,27 @@ def test_words_of_a_fusion_model_are_refused_by_name(
         match="does not contain the teacher's token predictions, which method lwf",
     ):
         train_step(step)
+
+
+def test_other_targets_make_another_run(world: TrainingWorld, first: Path, tmp_path: Path) -> None:
+    step = replace(second(world, first, "modx"), out=tmp_path / "run")
+    train_step(replace(step, targets=targets_of(step, tmp_path / "one", views=1)))
+    with pytest.raises(OutputExists, match="targets "):
+        train_step(replace(step, targets=targets_of(step, tmp_path / "two", views=2)))
+    with pytest.raises(OutputExists, match="targets "):
+        train_step(step)
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_with_targets_equals_never_stopped(
+    world: TrainingWorld, first: Path, tmp_path: Path
+) -> None:
+    step = second(world, first, "modx")
+    targets = targets_of(step, tmp_path / "targets", views=2)
+    step = replace(step, targets=targets, save_every="2")
+    train_step(replace(step, out=tmp_path / "one" / "01"))
+    killed = replace(step, out=tmp_path / "killed" / "01")
+    for point in ("step=3", "step=7", "before-rename"):
+        assert in_child(killed, kill_at(point)) == -signal.SIGKILL
+    assert in_child(killed) == 0
+    assert checkpoint_bytes(tmp_path / "killed") == checkpoint_bytes(tmp_path / "one")

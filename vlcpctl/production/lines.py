@@ -19,6 +19,7 @@ from vlcpctl.data.tasks.facts import read_task
 from vlcpctl.files.manifest import kind_of
 from vlcpctl.files.outputs import new_part
 from vlcpctl.jobs.script import CommandLine
+from vlcpctl.models.checkpoint_files import OPEN_CLIP
 from vlcpctl.production.guards import class_tasks, galleries_of, guard_ids, guard_patterns
 from vlcpctl.production.options import UpdateOptions
 from vlcpctl.production.settings import LATEST, MERGED, Settings, merge_words
@@ -387,7 +388,7 @@ def evaluated_weeks(last: int) -> list[int]:
 
 def is_imported(init: str) -> bool:
     """Whether --init is not a checkpoint of ours, which import-checkpoint makes one."""
-    return init.startswith("open_clip:") or kind_of(Path(init)) != "checkpoint"
+    return init.startswith(OPEN_CLIP) or kind_of(Path(init)) != "checkpoint"
 
 
 def value_of(words: Sequence[str], option: str) -> str:

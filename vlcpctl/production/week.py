@@ -445,14 +445,18 @@ class Call:
         path = state.made(last, "buffer")
         if path.exists():
             held, size = open_task(path).buffer, settings.sections["buffer"]["size"]
-            was = held.policy, held.seed, held.count is None, held.features is not None
-            seed, is_share = settings.own("seed", 0), size.endswith("%")
-            wanted = settings.policy, seed, is_share, settings.stores_features
-            if was != wanted:
-                raise UsageError(
-                    f"the buffer of {state.root} has policy, seed, a size in % and features "
-                    f"{was}, not {wanted}, which cannot change: start another --state"
-                )
+            kept = {
+                "policy": (held.policy, settings.policy),
+                "seed": (held.seed, settings.own("seed", 0)),
+                "size in %": (held.count is None, size.endswith("%")),
+                "stored features": (held.features is not None, settings.stores_features),
+            }
+            for name, (was, wanted) in kept.items():
+                if was != wanted:
+                    raise UsageError(
+                        f"the buffer of {state.root} was made with {name} {was}, which cannot "
+                        f"change to {wanted}: start another --state"
+                    )
         for one in {head[0].id, last.id, head[week].id}:
             state.verify(state.attempts[one])
 

@@ -142,8 +142,11 @@ def find_forgotten(
     tallies, notes, used = [], dict[str, None](), set[Path]()
     for run in (run for track in tracks for run in track.runs):
         for number in range(len(run.seeds)):
-            of = {(step, task): row for (n, step, task), row in run.rows.items()
-                  if n == number and step > START and task < len(run.tasks)}  # fmt: skip
+            of = {
+                (step, task): row
+                for (n, step, task), row in run.rows.items()
+                if n == number and step > START and task < len(run.tasks)
+            }
             last = max((step for step, _ in of), default=START)
             compared = [
                 _Compared(of[task, task], of[last, task], run.tasks[task], run.seeds)

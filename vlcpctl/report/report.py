@@ -316,13 +316,17 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     losses = [drop for one in against for drop in _drops(curves, one, intervals)]
     spatial = collect_spatial_tracks(row for row in chosen if row.since is not None)
     cards, settings = files.cards, settings_by_run(chosen, files.cards)
-    names = _names(tracks, request, [
-        *sorted({one.run.name for one in curves}),  # also of runs without rows on their stream
-        *sorted({run.name for track in tracks for run in track.every if run.outside}),
-        *sorted({pair.run for space in spatial for pair in space.pairs}),
-        *(cards.runs if cards else ()),
-        *settings,
-    ])  # fmt: skip
+    names = _names(
+        tracks,
+        request,
+        [
+            *sorted({one.run.name for one in curves}),  # also of runs without rows on their stream
+            *sorted({run.name for track in tracks for run in track.every if run.outside}),
+            *sorted({pair.run for space in spatial for pair in space.pairs}),
+            *(cards.runs if cards else ()),
+            *settings,
+        ],
+    )
     document = Document(
         tracks,
         request,
@@ -639,7 +643,7 @@ def _score_lines(track: Track, run: Run) -> Iterator[str]:
                 map(steps.__getitem__, known[0].tolist()),
                 _number_texts(scores[:, known[0], known[1]], seeds),
                 repeat(end),
-            )  # fmt: skip
+            )
             yield "".join(chain.from_iterable(lines))
 
 

@@ -194,7 +194,7 @@ def roll_out_table(found: Sequence[RollOut], key: str) -> Table | None:
         rows = [(TableCell(_WORDS[TODAY]), today, dash, dash)]
         for choice in CHOICES:
             loss = one.loss(choice, key)
-            if choice != NEW or loss.last is not None:  # or there are no new items in this gallery
+            if choice != NEW or loss.last is not None:  # a gallery may have no new items
                 cells = number_cell(loss.last), number_cell(loss.drop), interval_cell(loss)
                 rows.append((TableCell(_WORDS[choice]), *cells))
         name = f"{one.curve.run.name} on {one.data}, index by {one.index}"

@@ -494,10 +494,16 @@ def calibration_table(curves: Iterable[Curve], title: str) -> Table | None:
     groups = []
     for run, members in grouped(found, lambda one: one.run.name).items():
         rows = (
-            (number_cell(one.at(one.run.of.last, key) if model == "last" else
-                         one.before(key, _MODELS[model])) for key, model in places)
+            (
+                number_cell(
+                    one.at(one.run.of.last, key)
+                    if model == "last"
+                    else one.before(key, _MODELS[model])
+                )
+                for key, model in places
+            )
             for one in members
-        )  # fmt: skip
+        )
         named = zip(members, rows, strict=True)
         groups.append(RowGroup(run, tuple((TableCell(one.data), *row) for one, row in named)))
     notes = (*_CALIBRATION, *seed_notes(groups, [len(one.run.seeds) for one in found]))

@@ -79,8 +79,8 @@ def _with_model(request: TrainRequest, previous: CheckpointManifest | None) -> T
     if request.previous is None or previous is None:
         if not settings.model:
             raise UsageError(
-                "there is no model to train: give --previous with a checkpoint ('vlcpctl "
-                "import-checkpoint' makes one of a pretrained model), or --model"
+                "no model is given: use --model, or --previous with a checkpoint ('vlcpctl "
+                "import-checkpoint' makes one from a pretrained model)"
             )
         return request
     facts = model_facts(request.previous, previous)

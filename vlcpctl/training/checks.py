@@ -32,7 +32,7 @@ _IDLE = (
     GoesWith("model", "previous", (), "the model is that of the previous checkpoint"),
     *(GoesWith(name, "previous", (), "the previous checkpoint fixes it") for name in _FIXED),
     GoesWith("replay", "buffer"),
-    GoesWith("fresh_state", "previous", None, "there is no earlier state"),
+    GoesWith("fresh_state", "previous", None, "a first task has no earlier state"),
     GoesWith("from_scratch", "previous", (), "training starts from it"),
 )
 # Slots that hold a slow copy of the weights, of ctp, dha and ema.

@@ -70,7 +70,7 @@ TEACHER = {"teacher": Path("teacher")}
         (_request("lwf", previous=None, origins={"replay": "flag"}), "--replay has no effect with"),
         (
             _request("ewc", previous=None, fresh_state=True),
-            "--fresh-state has no effect without --previous: there is no earlier state",
+            "--fresh-state has no effect without --previous: a first task has no earlier state",
         ),
         (_request("seqf", fresh_state=True), "--fresh-state has no effect with --method seqf"),
         (_request("seqf", from_scratch=True), "--from-scratch has no effect with --previous"),

@@ -139,7 +139,7 @@ class Zeroshot(Evaluator):
 
         def protocol(which: str, prompts: str, united: int) -> dict[str, Any]:
             options = {"classes": which, "prompts": prompts, **self.arithmetic_options()}
-            if united:  # a tie with such a class is no miss
+            if united:  # a hit in any of the united classes is a hit
                 options["united"] = united
             return {"protocol": f"{which}-classes", "options": options, "prompts": prompts}
 

@@ -100,7 +100,7 @@ def by_candidates(search: Search, device: torch.device, top: int) -> tuple[np.nd
     for count_Q, edge_Q in zip(found[:, 0], (best_Q - BAND, best_Q + BAND), strict=True):
         above_QK = score_QK.astype(np.float64) - edge_Q[:, None]
         count_Q[:] = np.minimum(np.sum(is_wrong & (above_QK >= 0), axis=1), top)
-        # One that is near the edge may count, or not; a row that is no candidate may count, too.
+        # Unsure: a candidate near the edge, or rows beyond the candidates that may reach the edge.
         is_sure &= ~np.any(is_wrong & (np.abs(above_QK) <= ERROR), axis=1)
         is_sure &= (k == size) | (count_Q >= top) | (above_QK[:, -1] < -ERROR)
     rest = np.flatnonzero(~is_sure)

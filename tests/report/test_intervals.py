@@ -198,12 +198,6 @@ def test_the_order_of_models_turns_the_interval_round() -> None:
     np.testing.assert_allclose(_ends([(other, one)]), (-high, -low), atol=2)
 
 
-def test_the_interval_is_the_same_each_time() -> None:
-    rng = np.random.default_rng(9)
-    pair = _random(rng, 40, 2), _random(rng, 40, 2)
-    assert intervals([pair]) == intervals([pair])
-
-
 def test_ranks_of_other_queries_cannot_be_paired() -> None:
     one, other = _retrieval([1, 2], [1, 2]), _retrieval([1, 2, 3], [1, 2, 3])
     assert have_same_queries(one, one)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import open_clip
 import pytest
 import torch
 from PIL import Image
@@ -53,6 +52,8 @@ def evaluated(place: Path, out: Path, name: str = "sigmoid-0", **options: Any) -
 
 def by_open_clip(place: Path, tasks: int) -> dict[str, float]:
     """The metrics in the gallery of the first tasks, from the logits that open_clip computes."""
+    import open_clip  # all of it: seconds that only this test needs
+
     name = f"local-dir:{place / 'sigmoid-0'}"
     model, _, transform = open_clip.create_model_and_transforms(name)
     tokens, pixels, texts, pairs = open_clip.get_tokenizer(name), [], [], set()

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 from support.checkpoints import save_encoder
 from support.commands import eval_probe as run
 from support.eval_rows import rows_in
@@ -57,6 +56,8 @@ def features(checkpoint: Path, split: Split) -> np.ndarray:
 
 
 def sklearn_score(train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], how: float) -> float:
+    from sklearn.linear_model import LogisticRegression  # takes seconds
+
     model = LogisticRegression(C=1 / (how * len(train[0])), tol=1e-8, max_iter=100_000)
     return 100 * model.fit(*train).score(*test)
 

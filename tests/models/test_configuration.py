@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-import open_clip
 import pytest
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.models import configuration, encoders, towers
 from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
+from vlcpctl.models.imports import open_clip
 
 
 def changed(value: dict[str, Any], path: str, new: object) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_setting_that_builds_no_model_is_refused_in_one_line_at_once(
 
 
 def test_the_configurations_of_open_clip_have_known_settings() -> None:
-    directory = Path(open_clip.__path__[0]) / "model_configs"
+    directory = Path(open_clip().__path__[0]) / "model_configs"
     configs = [json.loads(path.read_text()) for path in directory.glob("*.json")]
     # The others are CoCa, and open_clip 4's NaFlexGenLip and models of sounds.
     duals = [

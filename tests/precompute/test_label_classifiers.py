@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import timm
 import torch
 from PIL import Image
 from safetensors.torch import save_file
@@ -30,7 +29,12 @@ NAMES = ("cat", "dog", "bird", "fish", "frog")
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def timm() -> Any:
+    return pytest.importorskip("timm")  # takes seconds
+
+
+@pytest.fixture(scope="module")
+def weights(timm: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model of timm with five classes, its head set to distinguish images."""
     torch.manual_seed(0)
     model = timm.create_model("test_efficientnet", num_classes=5).eval()
@@ -56,22 +60,24 @@ def labelling(text: str, tmp_path: Path, names: tuple[str, ...] | None = NAMES) 
     return labels_from(text, file if names else None)
 
 
-def by_timm(model: Any) -> list[int]:
+def by_timm(timm: Any, model: Any) -> list[int]:
     config = timm.data.resolve_model_data_config(model)
     transform = timm.data.create_transform(**config, is_training=False)
     with torch.no_grad():
         return [int(model.eval()(transform(image)[None]).argmax()) for image in images()]
 
 
-def test_labels_are_those_of_timm(weights: Path, tmp_path: Path) -> None:
+def test_labels_are_those_of_timm(timm: Any, weights: Path, tmp_path: Path) -> None:
     found = labels(classifier_of(labelling(f"timm:test_efficientnet,{weights}", tmp_path), "cpu"))
     model = timm.create_model("test_efficientnet", num_classes=5, checkpoint_path=str(weights))
-    expected = [NAMES[number] for number in by_timm(model)]
+    expected = [NAMES[number] for number in by_timm(timm, model)]
     assert found == expected
     assert len(set(found)) > 1
 
 
-def test_a_directory_that_timm_saved_brings_its_names(weights: Path, tmp_path: Path) -> None:
+def test_a_directory_that_timm_saved_brings_its_names(
+    timm: Any, weights: Path, tmp_path: Path
+) -> None:
     model = timm.create_model("test_efficientnet", num_classes=5, checkpoint_path=str(weights))
     timm.models.save_for_hf(
         model, str(tmp_path / "saved"), model_config={"label_names": list(NAMES)}
@@ -79,10 +85,10 @@ def test_a_directory_that_timm_saved_brings_its_names(weights: Path, tmp_path: P
     config = json.loads((tmp_path / "saved" / "config.json").read_text())
     assert config["num_classes"] == 5
     found = classifier_of(labelling(f"timm:{tmp_path / 'saved'}", tmp_path, None), "cpu")
-    assert labels(found) == [NAMES[number] for number in by_timm(model)]
+    assert labels(found) == [NAMES[number] for number in by_timm(timm, model)]
 
 
-def test_a_thousand_classes_are_imagenets(tmp_path: Path) -> None:
+def test_a_thousand_classes_are_imagenets(timm: Any, tmp_path: Path) -> None:
     model = timm.create_model("test_efficientnet")
     save_file(model.state_dict(), tmp_path / "w.safetensors")
     how = labelling(f"timm:test_efficientnet,{tmp_path / 'w.safetensors'}", tmp_path, None)

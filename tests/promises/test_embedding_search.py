@@ -10,9 +10,9 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from support.environments import install, new_python, run
 from support.program import MICRO, run_program
@@ -91,8 +91,10 @@ def evaluated(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Path:
     return tmp_path
 
 
-def metadata_of(embeddings: Path) -> pd.DataFrame:
+def metadata_of(embeddings: Path) -> Any:
     """The rows of all parts, numbered as autofaiss numbers the embeddings."""
+    import pandas as pd
+
     paths = sorted((embeddings / "metadata").glob("*.parquet"))
     return pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
 
@@ -109,7 +111,7 @@ def embeddings_of(embeddings: Path, what: str) -> np.ndarray:
 def test_autofaiss_finds_the_neighbours_that_we_find(
     queries: str, gallery: str, python: Path, evaluated: Path
 ) -> None:
-    faiss = pytest.importorskip("faiss")
+    faiss, pd = pytest.importorskip("faiss"), pytest.importorskip("pandas")
     run(
         *(python.with_name("autofaiss"), "build_index", "--index_key", "Flat", "--nb_cores", 1),
         *("--embeddings", evaluated / "emb" / f"{gallery}_emb"),

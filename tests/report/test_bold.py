@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_ind, ttest_rel
 from support.eval_rows import OWN, own_rows, read_back
 
 from vlcpctl.report.report import ReportRequest, build
@@ -51,6 +50,8 @@ def test_a_difference_within_the_spread_is_not_bold() -> None:
 @pytest.mark.parametrize("are_paired", [True, False])
 def test_the_test_is_that_of_scipy(are_paired: bool) -> None:
     """Two-sided at 5 %: Student's t of pairs, Welch's t of others."""
+    from scipy.stats import ttest_ind, ttest_rel  # takes seconds
+
     draw = np.random.default_rng(0)
     found = []
     for _ in range(200):

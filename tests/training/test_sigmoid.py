@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import open_clip
-import open_clip.loss
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -80,7 +78,9 @@ def test_the_first_loss_is_that_of_open_clip(world: TrainingWorld, tmp_path: Pat
     assert bias.item() == pytest.approx(-math.log(BATCH - 1))
     assert scale.item() == pytest.approx(10)
     sides = run.encoder.features(*run.encoder.inputs(batch.images, batch.texts))
-    wanted = open_clip.loss.SigLipLoss()(*map(normalize, sides), scale, bias).item()
+    from open_clip.loss import SigLipLoss  # all of open_clip takes seconds
+
+    wanted = SigLipLoss()(*map(normalize, sides), scale, bias).item()
     validated = validation._loss(run, as_features(*sides, scale), None)
     assert validated.item() == pytest.approx(wanted, abs=1e-6)
     train_step(step)
@@ -119,6 +119,8 @@ def test_the_exported_model_has_the_embeddings_and_logits_of_open_clips(
     words = ("export", step.out, "--to", "hf-model", "-o", tmp_path / "exported", "-q")
     assert run_program(capfd, *words).code == 0
     ours = encoders.load_for_inference(step.out, "cpu")
+    import open_clip
+
     theirs, *_ = open_clip.create_model_and_transforms(f"local-dir:{tmp_path / 'exported'}")
     theirs.eval()
     images = torch.randint(256, (3, 16, 16, 3), dtype=torch.uint8)
@@ -170,6 +172,8 @@ def test_a_sigmoid_model_is_trained_with_a_softmax_on_demand(
     tensors = load_file(step.out / WEIGHTS_FILE)
     assert "logit_bias" not in tensors
     assert tensors.keys() | {"logit_bias"} == load_file(first.out / WEIGHTS_FILE).keys()
+    import open_clip
+
     theirs, *_ = open_clip.create_model_and_transforms(f"local-dir:{step.out}")
     assert theirs.logit_bias is None
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
 from vlcpctl.evaluation.classification.linear_probe import (
     LOOSE,
@@ -31,7 +32,9 @@ def clouds(seed: int = 0, images: int = 200, classes: int = 5, width: int = 12) 
     )
 
 
-def sklearn_fit(data: LabelledFeatures, strength: float) -> LogisticRegression:
+def sklearn_fit(data: LabelledFeatures, strength: float) -> Any:
+    from sklearn.linear_model import LogisticRegression  # takes seconds
+
     count = len(data.label_N)
     model = LogisticRegression(C=1 / (strength * count), tol=1e-10, max_iter=10_000)
     return model.fit(data.feature_ND.double().numpy(), data.label_N.numpy())

@@ -26,6 +26,17 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read, see `make_place`; who changes it makes a copy."""
+    from support.writers import make_place
+
+    from vlcpctl.models.imports import preload
+
+    preload()
+    return make_place(tmp_path_factory.mktemp("place"))
+
+
 @pytest.fixture(autouse=True)
 def _not_quiet() -> None:
     set_quiet(False)  # as a command line of an earlier test may have left it

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.eval_rows import own_rows
-from support.program import MICRO, TINY, make_inputs, run_program
+from support.program import MICRO, TINY, run_program
 
 import vlcpctl
 from vlcpctl.api import NAMES
@@ -104,10 +104,9 @@ def test_a_checkpoint_has_the_bytes_of_the_command(
 
 
 def test_merged_checkpoints_have_the_bytes_of_the_commands(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    inputs = make_inputs(tmp_path / "inputs")
-    models = (inputs / "plain", inputs / "queued")
+    models = (place / "plain", place / "queued")
     more = ("--weights", "1,0", "--weights", "1,3")
     assert run_program(capfd, "merge", *models, *more, "-o", tmp_path / "command").code == 0
     sweep = vlcpctl.merge(models, out=tmp_path / "function", weights=[(1, 0), (1, 3)])

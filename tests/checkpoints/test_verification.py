@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support.program import QUEUE as KEPT
-from support.program import check_refused, make_inputs, run_program
+from support.program import check_refused, run_program
 
 from vlcpctl.checkpoints.checkpoint import open_parent, write_checkpoint
 from vlcpctl.checkpoints.manifest import CheckpointManifest
@@ -28,15 +28,10 @@ QUEUE = "method/ctp/queue.safetensors"
 Change = Callable[[Path], object]  # of a file of the checkpoint
 
 
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
-
-
 @pytest.fixture
-def damaged(inputs: Path, tmp_path: Path) -> Path:
+def damaged(place: Path, tmp_path: Path) -> Path:
     """A copy of the checkpoint with a queue, to damage."""
-    return Path(shutil.copytree(inputs / "queued", tmp_path / "damaged"))
+    return Path(shutil.copytree(place / "queued", tmp_path / "damaged"))
 
 
 def flip(path: Path) -> None:
@@ -70,13 +65,13 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_flipped_bit_of_the_weights_is_refused_by_every_command(
-    inputs: Path, damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+    place: Path, damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
 ) -> None:
     flip(damaged / WEIGHTS)
     places = {
-        "task": inputs / "stream" / "01-part-1",
-        "plain": inputs / "plain",
-        "buffer": inputs / "buffer",
+        "task": place / "stream" / "01-part-1",
+        "plain": place / "plain",
+        "buffer": place / "buffer",
         "ckpt": damaged,
         "out": tmp_path / "out",
         "how": "--preset tiny --batch-size 4 --epochs 1 -q",
@@ -147,33 +142,33 @@ def test_a_file_outside_of_the_checkpoint_is_not_looked_at(damaged: Path) -> Non
 
 
 def test_an_edited_manifest_is_refused_by_the_program(
-    inputs: Path, damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    place: Path, damaged: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = (damaged / "checkpoint.json").read_text()
     (damaged / "checkpoint.json").write_text(text.replace('"step": 0', '"step": 7'))
-    task = inputs / "stream" / "00-part-0"
+    task = place / "stream" / "00-part-0"
     words = ("eval-retrieval", task, "--checkpoint", damaged, "-o", tmp_path / "rows")
     check_refused(run_program(capfd, *words, "-q"), "eval-retrieval", 3, "checkpoint.json", "seal")
 
 
 def test_slots_of_the_parent_are_carried_over_for_other_methods_only(
-    inputs: Path, tmp_path: Path
+    place: Path, tmp_path: Path
 ) -> None:
     encoder = encoders.build("micro", NewModelOptions(seed=0))
     manifest = CheckpointManifest(identity={}, run="r", method="seqf")
-    parent = open_parent(inputs / "queued")
+    parent = open_parent(place / "queued")
     for method, kept in (("ctp", []), ("queue", ["ctp/queue"])):
         out, slots = tmp_path / method, {method: {"own": {"w": torch.ones(1)}}}
         write_checkpoint(out, encoder, manifest, slots=slots, parent=parent)
         assert sorted(open_parent(out).slot_files()) == sorted([*kept, f"{method}/own"])
 
 
-def test_everything_in_a_checkpoint_is_recorded(inputs: Path) -> None:
+def test_everything_in_a_checkpoint_is_recorded(place: Path) -> None:
     for name in ("plain", "queued"):
-        found = CheckpointManifest.read(inputs / name)
+        found = CheckpointManifest.read(place / name)
         there = {
-            path.relative_to(inputs / name).as_posix()
-            for path in (inputs / name).rglob("*")
+            path.relative_to(place / name).as_posix()
+            for path in (place / name).rglob("*")
             if path.is_file()
         }
         assert set(found.digests) == there - {"checkpoint.json"}

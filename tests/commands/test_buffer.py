@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from support.commands import buffer as run
-from support.program import make_inputs
 
 from vlcpctl.commands.buffer import Buffer
 from vlcpctl.data.buffer.update import open_buffer
@@ -78,9 +77,8 @@ def test_herding_looks_at_features_of_the_checkpoint_and_records_it(
     assert buffer.buffer.checkpoint == "c0ffee"
 
 
-def test_stored_features_are_those_of_the_checkpoint(tmp_path: Path) -> None:
-    root = make_inputs(tmp_path)
-    task, checkpoint = root / "stream" / "00-part-0", root / "plain"
+def test_stored_features_are_those_of_the_checkpoint(place: Path, tmp_path: Path) -> None:
+    task, checkpoint = place / "stream" / "00-part-0", place / "plain"
     run(task, tmp_path / "b", size="5", checkpoint=checkpoint, store_features=True, quiet=True)
     buffer = open_buffer(tmp_path / "b")
     found = read_features(buffer)

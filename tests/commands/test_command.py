@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_origin
 
 import pytest
-from support.program import ProgramResult, check_refused, make_inputs, run_program
+from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.commands import COMMANDS, GROUPS, command, command_class
 from vlcpctl.commands.paths import refuse_url
@@ -153,9 +153,8 @@ def test_variables_set_options_lists_and_flags(
 
 
 def test_several_paths_in_a_variable_are_separated_as_in_path(
-    program: Program, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    program: Program, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = make_inputs(tmp_path_factory.mktemp("inputs"))
     both = os.pathsep.join(str(place / name) for name in ("plain", "queued"))
     _set(monkeypatch, SPATIAL_REPORT_CHECKPOINT=both)
     line = ("spatial-report", place / "stream" / "00-part-0", "--dry-run")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.checkpoints import save_encoder
 from support.class_folders import write_class_folder
+from support.marks import mostly_slow
 from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
@@ -118,7 +119,12 @@ def whole(place: Path, tmp_path: Path, run: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [*((kind, 2) for kind in KINDS), ("own", 1), ("own", 5), ("zero-shot", 5)]
+    "shared",
+    mostly_slow(
+        [*((kind, 2) for kind in KINDS), ("own", 1), ("own", 5), ("zero-shot", 5)],
+        kept=[("own", 2), ("zero-shot", 5)],
+    ),
+    ids=lambda shared: f"{shared[0]}-{shared[1]}",
 )
 def test_joined_shards_have_the_bytes_of_one_process(
     place: Path,
@@ -126,9 +132,9 @@ def test_joined_shards_have_the_bytes_of_one_process(
     run: Any,
     whole: Any,
     monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    count: int,
+    shared: tuple[str, int],
 ) -> None:
+    kind, count = shared
     joined = tmp_path / "joined" / "rows"
     sharing = words(place, joined, kind, "--num-shards", count)
     for index in reversed(range(count)):
@@ -159,7 +165,12 @@ def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [*((kind, 2) for kind in SEARCHES), ("own", 5), ("merged", 5)]
+    "shared",
+    mostly_slow(
+        [*((kind, 2) for kind in SEARCHES), ("own", 5), ("merged", 5)],
+        kept=[("index", 2), ("multi-modal", 2), ("merged", 5)],
+    ),
+    ids=lambda shared: f"{shared[0]}-{shared[1]}",
 )
 def test_searches_by_shards_have_the_bytes_of_one_process(
     place: Path,
@@ -167,9 +178,9 @@ def test_searches_by_shards_have_the_bytes_of_one_process(
     run: Any,
     whole: Any,
     monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    count: int,
+    shared: tuple[str, int],
 ) -> None:
+    kind, count = shared
     expected, joined = whole(kind), tmp_path / "joined" / "rows"
     sharing = words(place, joined, kind, "--num-shards", count)
     for index in range(count):

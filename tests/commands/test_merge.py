@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from support.eval_rows import rows_in
 from support.production import SETTINGS, write_week
-from support.program import MICRO, TINY, check_refused, make_inputs, run_program
+from support.program import MICRO, TINY, check_refused, run_program
 from torch import Tensor, nn
 
 from vlcpctl import Task, load_model
@@ -56,11 +57,11 @@ BODY = MAGMAX[MAGMAX.index("        merged = {}") :]
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def inputs(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints `plain` of the first task, and `one` and `other` of one more task each."""
     from support.commands import train_step
 
-    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    root = shutil.copytree(place, tmp_path_factory.mktemp("inputs"), dirs_exist_ok=True)
     how = {"preset": "tiny", "batch_size": 4, "epochs": 2, "lr": 1e-2, "quiet": True}
     for name, task in (("one", "01-part-1"), ("other", "02-part-2")):
         given = {"previous": root / "plain", "fresh_state": True, **how}

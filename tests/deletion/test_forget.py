@@ -254,9 +254,7 @@ def test_a_dry_run_lists_all_of_it_and_changes_nothing(
     assert tree_bytes(world) == before
 
 
-@pytest.mark.parametrize(
-    "change", mostly_slow(sorted({*range(1, 320, 3), 45}), [1, 13, 45, 121, 199])
-)
+@pytest.mark.parametrize("change", mostly_slow(sorted({*range(1, 320, 3), 45}), [45, 199]))
 def test_a_killed_deletion_is_completed_by_the_same_command(
     change: int, world: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

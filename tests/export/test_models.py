@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 from safetensors.torch import load_file
-from support.program import check_refused, make_inputs, run_program
+from support.program import check_refused, run_program
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.data.images.transforms import decode_image, eval_view
@@ -24,11 +25,6 @@ from vlcpctl.testing.tiny_stream import make_image
 
 TEXTS = ["a red thing", 'Two, "green": (things)!', "x " * 40]
 IMAGES = [make_image(1), make_image(2, 40, "JPEG"), make_image(3, 16, "WEBP")]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def export(capfd: pytest.CaptureFixture[str], checkpoint: Path, out: Path, *words: object) -> Path:
@@ -152,6 +148,7 @@ def test_forget_lists_an_exported_model_that_was_trained_on_the_pairs(
     from vlcpctl.data.tasks.task import open_task
 
     key = open_task(place / "stream" / "00-part-0").split("train").keys[0]
+    place = shutil.copytree(place, tmp_path / "place")
     out = export(capfd, place / "plain", place / "exported")
     ended = run_program(capfd, "forget", "--key", key, place, "--dry-run", "--json")
     listed = [one["path"] for one in json.loads(ended.out)["checkpoints"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.program import check_refused, make_inputs, run_program
+from support.program import check_refused, run_program
 
 from vlcpctl.export import model, onnx_towers
 from vlcpctl.models.encoders import load_for_inference
@@ -32,11 +33,6 @@ for side in ("image", "text"):
 np.savez("found.npz", **found)
 assert not {"torch", "vlcpctl"} & sys.modules.keys()
 """
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +80,16 @@ def test_the_files_have_no_path_of_this_machine_and_the_same_bytes_again(
 
 
 def test_embeddings_that_differ_are_not_exported(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    place: Path,
+    exported: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(onnx_towers, "MOST_DIFFERENCE", 0.0)
+    monkeypatch.setattr(
+        onnx_towers, "_write", lambda *how: shutil.copy(exported / f"{how[2]}.onnx", how[3])
+    )
     out = tmp_path / "model"
     refused = run_program(capfd, "export", place / "queued", "--to", "onnx", "-o", out, "-q")
     check_refused(refused, "export", 5, "onnxruntime's embeddings differ from torch's by")

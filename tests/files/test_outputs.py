@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.marks import mostly_slow
 
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.files import outputs
@@ -80,7 +81,7 @@ def killed_at(step: int, work: Callable[[], None]) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
-@pytest.fixture(params=["exchange", "two renames"])
+@pytest.fixture(params=mostly_slow(["exchange", "two renames"], kept=["exchange"]))
 def _exchange(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the system can exchange two names; where it cannot, two renames do."""
     if request.param != "exchange":

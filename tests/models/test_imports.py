@@ -23,10 +23,25 @@ def _printed(*lines: str) -> str:
     return ended.stdout.strip()
 
 
-def test_what_forked_children_share_is_imported_without_heavy_libraries() -> None:
-    assert _printed("preload()", "print('open_clip.model' in sys.modules)", f"print({HEAVY})") == (
-        "True\n[]"
+def test_what_runs_use_comes_without_the_rest() -> None:
+    """The parts of open_clip and of timm, what forked children share, and ASCII captions."""
+    others = "('open_clip.factory', 'torchvision', 'huggingface_hub', 'sympy', 'torch._dynamo')"
+    lines = (
+        "library = open_clip(); library.CLIP; library.tokenizer.SimpleTokenizer; library.convert",
+        "library.OPENAI_DATASET_MEAN; library.__version__",
+        f"print([name for name in ('timm', {others}) if name in sys.modules])",
+        "tokenise = library.tokenizer.SimpleTokenizer(); ids = tokenise(['a dog!'])",
+        "print('ftfy' in sys.modules); broken = tokenise(['caf\\u00c3\\u00a9', 'a &amp;amp; b'])",
+        "print('ftfy' in sys.modules, bool((broken == tokenise(['caf\\u00e9', 'a & b'])).all()))",
+        "import ftfy; print(ftfy.fix_text('a'), ftfy.__version__[:1].isdigit())",
+        f"preload(); print('open_clip.model' in sys.modules, {HEAVY})",
+        "from vlcpctl.models.imports import timm_parts",
+        "with timm_parts(): from timm.models.vision_transformer import VisionTransformer",
+        "others = ('timm.models.resnet', 'timm.data.loader', 'torch._dynamo', 'sympy')",
+        "print([name for name in others if name in sys.modules])",
     )
+    wanted = ["[]", "False", "True True", "a True", "True []", "[]"]
+    assert _printed(*lines).split("\n") == wanted
 
 
 @pytest.mark.slow
@@ -68,26 +83,6 @@ def test_a_stand_in_gives_way_to_the_real_module(wanted: str) -> None:
     assert _printed(*lines) == "module True True"
 
 
-def test_the_parts_of_open_clip_come_without_torchvision_and_the_hub() -> None:
-    others = "('open_clip.factory', 'torchvision', 'huggingface_hub', 'sympy', 'torch._dynamo')"
-    lines = (
-        "library = open_clip(); library.CLIP; library.tokenizer.SimpleTokenizer; library.convert",
-        "library.OPENAI_DATASET_MEAN; library.__version__",
-        f"print([name for name in {others} if name in sys.modules])",
-    )
-    assert _printed(*lines) == "[]"
-
-
-def test_captions_that_are_not_plain_ascii_import_ftfy() -> None:
-    lines = (
-        "tokenise = open_clip().tokenizer.SimpleTokenizer(); ids = tokenise(['a dog!'])",
-        "print('ftfy' in sys.modules); broken = tokenise(['caf\\u00c3\\u00a9', 'a &amp;amp; b'])",
-        "print('ftfy' in sys.modules, bool((broken == tokenise(['caf\\u00e9', 'a & b'])).all()))",
-        "import ftfy; print(ftfy.fix_text('a'), ftfy.__version__[:1].isdigit())",
-    )
-    assert _printed(*lines).split() == ["False", "True", "True", "a", "True"]
-
-
 def test_ftfy_leaves_plain_ascii_as_it_is() -> None:
     plain = [one for one in map(chr, range(32, 127)) if one != "&"]
     texts = [first + second for first in plain for second in plain]
@@ -115,16 +110,6 @@ def test_a_layer_of_torchvision_is_imported_for_the_first_one() -> None:
         "import torchvision; print(type(frozen) is torchvision.ops.FrozenBatchNorm2d)",
     )
     assert _printed(*lines).split() == ["False", "True"]
-
-
-def test_a_vision_transformer_comes_without_the_other_models_of_timm() -> None:
-    others = "('timm.models.resnet', 'timm.data.loader', 'torch._dynamo', 'sympy')"
-    lines = (
-        "from vlcpctl.models.imports import timm_parts",
-        "with timm_parts(): from timm.models.vision_transformer import VisionTransformer",
-        f"print([name for name in {others} if name in sys.modules])",
-    )
-    assert _printed(*lines) == "[]"
 
 
 @pytest.mark.slow

@@ -6,13 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from support.marks import mostly_slow
 from support.program import check_refused, run_program
-from support.writers import WRITERS, lines, make_place
+from support.writers import WRITERS, lines
 
 from vlcpctl.commands import command_class
 from vlcpctl.core.options import options_of
 
 LIMIT = ("--limit 5", "other rows")
+SHORT = ["split", "train-step", "eval-retrieval", "ranks", "forgetting-report", "export"]
 # Of each writer, what to add to its line for another output, and the word that names it.
 OTHER = {
     "sample": ("--seed 1", "seed was 0 and is now 1"),
@@ -35,13 +37,7 @@ OTHER = {
 }
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    return make_place(tmp_path_factory.mktemp("inputs"))
-
-
-@pytest.mark.parametrize("writer", OTHER)
+@pytest.mark.parametrize("writer", mostly_slow(OTHER, kept=SHORT))
 def test_a_writer_plans_and_tells_and_refuses_other_settings(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:

@@ -37,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
             *(f"{name} with a buffer" for name in BUFFERED),
             *(f"fused {name}" for name in FUSED),
         ],
-        kept=["ctp", "er"],
+        kept=["ctp with a buffer"],
     ),
 )
 def test_killed_and_resumed_equals_never_stopped(

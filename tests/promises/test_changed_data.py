@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.edits import INDEX_EDITS, MANIFEST_EDITS, Edit, manifest, record_again
 from support.evaluators import EVALUATORS
-from support.program import TINY, ProgramResult, check_refused, make_inputs, run_program
+from support.program import TINY, ProgramResult, check_refused, run_program
 
 from vlcpctl.testing.tiny_stream import make_task
 
@@ -21,12 +21,6 @@ EDITS = {**INDEX_EDITS, **MANIFEST_EDITS}
 def program(capfd: pytest.CaptureFixture[str]) -> Program:
     """Runs a command line in this process."""
     return lambda *words: run_program(capfd, *words)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def named(task: Path, edit: Edit) -> Path:

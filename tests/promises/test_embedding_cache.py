@@ -11,24 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 from support.evaluators import EVALUATORS, evaluation
-from support.program import make_inputs, run_program
+from support.marks import mostly_slow
+from support.program import run_program
 
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
 from vlcpctl.evaluation.embedding_cache import samples_of
-from vlcpctl.models.imports import preload
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 Words = list[object]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stream of three tasks and two checkpoints."""
-    preload()
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 class Counted:
@@ -100,7 +93,7 @@ def files(cache: Path) -> Iterator[Path]:
     yield from (path for path in sorted(cache.rglob("*")) if path.is_file())
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", mostly_slow(NAMES, kept=["merged", "eval-probe"]))
 def test_rows_are_the_same_bytes_with_and_without_it(
     name: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
 ) -> None:
@@ -160,7 +153,12 @@ def test_what_leaves_out_an_image_is_not_read_by_what_refuses_it(
         assert "cannot be decoded" in ended.err
 
 
-@pytest.mark.parametrize("damage", ["byte", "short", "empty", "swapped", "samples", "manifest"])
+@pytest.mark.parametrize(
+    "damage",
+    mostly_slow(
+        ["byte", "short", "empty", "swapped", "samples", "manifest"], kept=["swapped", "samples"]
+    ),
+)
 def test_a_damaged_or_foreign_file_is_not_used(
     damage: str, place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], counted: Counted
 ) -> None:
@@ -221,9 +219,9 @@ def test_a_file_is_not_a_cache(
 
 
 def test_forget_deletes_cached_embeddings_of_a_pair(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place = make_inputs(tmp_path / "inputs")
+    place = shutil.copytree(place, tmp_path / "inputs")
     stream, cache = place / "stream", tmp_path / "cache"
     line = ["eval-retrieval", stream / "00-part-0", stream / "01-part-1", "-q"]
     line += ["--checkpoint", place / "plain", "--embedding-cache", cache]
@@ -243,9 +241,9 @@ def test_forget_deletes_cached_embeddings_of_a_pair(
 
 
 def test_forget_refuses_a_damaged_file_of_the_cache(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    place, cache = make_inputs(tmp_path / "inputs"), tmp_path / "cache"
+    place, cache = shutil.copytree(place, tmp_path / "inputs"), tmp_path / "cache"
     first = place / "stream" / "00-part-0"
     line = ["eval-retrieval", first, "--checkpoint", place / "plain", "-q"]
     rows(capfd, line, "--embedding-cache", cache)

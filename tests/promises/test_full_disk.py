@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from support.eval_rows import own_rows, write_rows
 from support.pair_files import rows, write_parquet
-from support.program import TINY, make_inputs, run_program
+from support.program import TINY, run_program
 
 SIZE = 4 * 2**20
 WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report", "export"]
@@ -18,9 +19,9 @@ each_writer = pytest.mark.parametrize("command", WRITERS)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the commands read."""
-    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    root = shutil.copytree(place, tmp_path_factory.mktemp("inputs"), dirs_exist_ok=True)
     write_parquet(root / "pairs.parquet", rows(200))
     write_rows(root / "rows.ndjson", own_rows())
     return root

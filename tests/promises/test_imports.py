@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, write_rows
 
 TORCH = ("torch", "open_clip", "transformers", "timm", "webdataset")
 COMPILER = ("torch._dynamo", "torch._inductor")
@@ -15,39 +14,25 @@ MODELS = ("transformers", "open_clip.factory", "open_clip.push_to_hf_hub")
 TIMM = ("timm.models.resnet", "timm.data.loader")  # of timm, a fusion model needs two others
 DUAL = (*COMPILER, *MODELS, "timm", "torchvision", "huggingface_hub", "webdataset")
 FUSION = (*COMPILER, *MODELS, *TIMM, "webdataset")
+SPLIT = "split pairs.parquet -o new --by iid --tasks 2"
 ONE_STEP = ("--method", "seqf", "--preset", "tiny", "--steps", "1", "--model")
 
 TABLE = [
     ("sample emoji9 -o new --views 1 --size 16 --limit 1", TORCH),
-    ("split pairs -o new --by iid --tasks 2", (*TORCH, "sympy", "faiss")),
+    (SPLIT, (*TORCH, "sympy", "faiss")),
     ("buffer stream/00-part-0 -o new --size 4", (*TORCH, "faiss")),
     ("check stream/00-part-0", TORCH),
     ("inspect stream/00-part-0", TORCH),
-    ("forgetting-report rows -o new", TORCH),
+    ("forgetting-report rows.ndjson -o new", TORCH),
     ("methods", (*TORCH, "numpy", "pyarrow")),
     ("forget --help", (*TORCH, "numpy", "pyarrow")),
-    ("eval-retrieval stream/00-part-0 --checkpoint model -o new", DUAL),
-    ("spatial-report stream/00-part-0 --checkpoint model --checkpoint other -o new", DUAL),
-    ("train-step stream/01-part-1 --previous model -o new --method seqf --dry-run", TORCH),
+    ("eval-retrieval stream/00-part-0 --checkpoint plain -o new", DUAL),
+    ("spatial-report stream/00-part-0 --checkpoint plain --checkpoint queued -o new", DUAL),
+    ("train-step stream/01-part-1 --previous plain -o new --method seqf --dry-run", TORCH),
 ]
-OFTEN = ("split pairs -o new --by iid --tasks 2", "check stream/00-part-0", "methods")
+OFTEN = (SPLIT, "check stream/00-part-0", "methods")
 UNUSED = ("vlcpctl.evaluation", "vlcpctl.methods.ctp", "vlcpctl.models.fusion.build")
 STEPS = [("micro", (*DUAL, *UNUSED)), pytest.param("albef-micro", FUSION, marks=pytest.mark.slow)]
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs, a stream of two tasks, and a model trained on the first of them."""
-    root = tmp_path_factory.mktemp("place")
-    for line in (
-        "sample emoji9 -o pairs --views 1 --size 16 --limit 6",
-        "split pairs -o stream --by iid --tasks 2 --holdout test=0.3",
-        f"train-step stream/00-part-0 -o model {' '.join(ONE_STEP)} micro",
-        "train-step stream/01-part-1 -o other --previous model --method seqf --steps 1",
-    ):
-        subprocess.run([sys.executable, "-m", "vlcpctl", *line.split()], check=True, cwd=root)
-    write_rows(root / "rows", own_rows())
-    return root
 
 
 def _imported(place: Path, words: str) -> set[str]:

@@ -16,19 +16,13 @@ from pathlib import Path
 import pytest
 from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import check_refused, run_program
-from support.writers import NO_FORCE, WRITERS, lines, make_place
+from support.writers import NO_FORCE, SOME_WRITERS, WRITERS, lines
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.files import locks
 from vlcpctl.files.outputs import Output
 
-each_writer = pytest.mark.parametrize("writer", WRITERS)
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    return make_place(tmp_path_factory.mktemp("inputs"))
+each_writer = pytest.mark.parametrize("writer", SOME_WRITERS)
 
 
 @contextmanager
@@ -84,7 +78,7 @@ def test_a_second_writer_ends_with_exit_4_and_names_the_first(
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("writer", WRITERS[::4])
+@pytest.mark.parametrize("writer", WRITERS[::6])
 def test_with_wait_it_starts_when_the_first_has_ended(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
 ) -> None:

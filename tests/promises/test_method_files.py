@@ -158,6 +158,7 @@ def test_methods_and_the_configuration_show_it(
     assert "mine.strength = 2.0  [flag]" in values
 
 
+@pytest.mark.slow
 @pytest.mark.dist
 def test_several_processes_train_it(
     stream: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]

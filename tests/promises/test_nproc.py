@@ -17,12 +17,11 @@ import pytest
 from support.evaluators import EVALUATORS, evaluation, files_besides
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
-from support.program import check_refused, make_inputs, run_program
+from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed import peers
 from vlcpctl.evaluation import embedding
-from vlcpctl.models.imports import preload
 from vlcpctl.precompute import distill_plan, pair_features
 
 pytestmark = pytest.mark.dist
@@ -30,13 +29,6 @@ pytestmark = pytest.mark.dist
 Words = list[object]
 RETRIEVAL = "eval-retrieval"
 REAL = embedding.image_vectors
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stream of three tasks, a buffer, and two checkpoints."""
-    preload()
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(autouse=True)

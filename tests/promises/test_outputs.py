@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.program import check_refused, run_program
-from support.writers import NO_FORCE, WRITERS, lines, make_place
+from support.writers import NO_FORCE, SOME_WRITERS, lines
 
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    return make_place(tmp_path_factory.mktemp("inputs"))
-
-
-each_writer = pytest.mark.parametrize("writer", WRITERS)
+each_writer = pytest.mark.parametrize("writer", SOME_WRITERS)
 
 
 def tree(root: Path) -> dict[str, object]:

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from support.program import ProgramResult, check_refused, run_program
-from support.writers import NO_FORCE, WRITERS, lines, make_data, make_place
+from support.writers import NO_FORCE, WRITERS, lines
 
 from vlcpctl.commands import COMMANDS, command_class
 from vlcpctl.core.options import options_of
@@ -27,18 +27,6 @@ SPELLINGS = (
     "relative and with spaces",
     "with a leading dash",
 )
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    return make_place(tmp_path_factory.mktemp("inputs"))
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands that need no model read."""
-    return make_data(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture
@@ -135,17 +123,17 @@ def through_a_link(place: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize("spelling", SPELLINGS)
 @pytest.mark.parametrize("writer", ["buffer", "sample"])
 def test_an_output_is_made_where_its_path_leads(
-    data: Path, tmp_path: Path, far: Path, run: Run, writer: str, spelling: str
+    place: Path, tmp_path: Path, far: Path, run: Run, writer: str, spelling: str
 ) -> None:
-    words = lines(through_a_link(data, tmp_path))[writer]
+    words = lines(through_a_link(place, tmp_path))[writer]
     check_place(run, writer, words, *spelled(tmp_path, far, spelling))
 
 
 @pytest.mark.parametrize("writer", QUICK)
 def test_an_output_is_made_on_another_file_system(
-    data: Path, tmp_path: Path, far: Path, run: Run, writer: str
+    place: Path, tmp_path: Path, far: Path, run: Run, writer: str
 ) -> None:
-    words = lines(through_a_link(data, tmp_path))[writer]
+    words = lines(through_a_link(place, tmp_path))[writer]
     check_place(run, writer, words, *spelled(tmp_path, far, SPELLINGS[1]))
     check_empty(run, words, tmp_path / "empty")
 
@@ -169,14 +157,14 @@ def test_every_command_writes_where_every_path_leads(
 @pytest.mark.slow
 @pytest.mark.parametrize("writer", ["buffer", "split"])
 def test_a_mounted_volume_is_written_to_and_not_replaced(
-    data: Path, tmp_path: Path, run: Run, writer: str
+    place: Path, tmp_path: Path, run: Run, writer: str
 ) -> None:
     volume = tmp_path / "volume"
     volume.mkdir()
     if os.geteuid() or os.system(f"mount -t tmpfs none '{volume}' 2>/dev/null"):
         pytest.skip("this user may not mount a file system")
     try:
-        words = lines(data)[writer]
+        words = lines(place)[writer]
         check_refused(run(*words, volume), writer, 4, f"choose a path in it, such as {volume}/out")
         check_place(run, writer, words, volume / "out", volume / "out")
     finally:

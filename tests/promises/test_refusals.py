@@ -24,9 +24,10 @@ from support.edits import record_again
 from support.eval_rows import own_rows, row, write_rows
 from support.evaluators import EVALUATORS
 from support.hostile import block, tar_file
+from support.marks import mostly_slow
 from support.method_files import MINE
 from support.pair_files import img2dataset_members, rows, write_parquet, write_tar
-from support.program import ProgramResult, check_refused, make_inputs, run_program
+from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.tiny_stream import make_image
@@ -310,11 +311,11 @@ def _write_tasks(root: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the lines read."""
     from support.commands import buffer
 
-    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    root = shutil.copytree(place, tmp_path_factory.mktemp("inputs"), dirs_exist_ok=True)
     buffer(root / B, root / "later", policy="reservoir", size="6", quiet=True)
     buffer(root / A, root / "empty", size="0.1%", quiet=True)
     write_rows(root / "rows", own_rows())
@@ -410,7 +411,7 @@ def test_other_settings_for_the_same_output_are_listed(program: Program) -> None
     check_refused(ended, "train-step", 4, "settings.lr was", "settings.weight_decay", "--force")
 
 
-@pytest.mark.parametrize("line", DRY)
+@pytest.mark.parametrize("line", mostly_slow(DRY, kept=[DRY[0], DRY[5]]))
 def test_dry_runs_and_refusals_import_no_torch(place: Path, line: str) -> None:
     heavy = ("torch", "open_clip", "transformers", "pydantic")
     shown = f"print([name for name in {heavy} if name in sys.modules])"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 from support.pair_files import rows, write_parquet
-from support.program import make_inputs, run_program
+from support.program import run_program
 
 MICRO = ("--method", "seqf", "--preset", "tiny", "--batch-size", "4", "--epochs", "2")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream, a buffer and checkpoints; and a file with a pair that occurs twice."""
-    root = make_inputs(tmp_path_factory.mktemp("inputs"))
+    root = shutil.copytree(place, tmp_path_factory.mktemp("inputs"), dirs_exist_ok=True)
     made = [{**row, "group": f"part-{number % 2}"} for number, row in enumerate(rows(20))]
     write_parquet(root / "pairs.parquet", [*made, made[0]])
     return root

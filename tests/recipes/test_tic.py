@@ -76,9 +76,9 @@ def test_every_model_is_measured_in_all_times() -> None:
 @pytest.mark.parametrize(
     ("protocol", "kept"),
     [
-        ("all", [[16], [16, 16], [16, 16, 16]]),
+        pytest.param("all", [[16], [16, 16], [16, 16, 16]], marks=pytest.mark.slow),
         ("exp", [[8], [4, 8], [2, 4, 8]]),
-        ("equal", [[16], [8, 8], [5, 6, 5]]),
+        pytest.param("equal", [[16], [8, 8], [5, 6, 5]], marks=pytest.mark.slow),
     ],
 )
 def test_buffers_keep_what_the_protocol_says(

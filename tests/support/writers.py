@@ -6,10 +6,9 @@ from pathlib import Path
 
 from support.eval_rows import own_rows, write_rows
 from support.evaluators import EVALUATORS, evaluation
+from support.marks import mostly_slow
 from support.pair_files import rows, write_parquet
 from support.program import TINY, make_inputs
-
-from vlcpctl.testing.tiny_stream import make_stream
 
 Words = list[object]
 
@@ -17,13 +16,6 @@ Words = list[object]
 def make_place(root: Path) -> Path:
     """What the commands read."""
     make_inputs(root)
-    return make_data(root)
-
-
-def make_data(root: Path) -> Path:
-    """What the commands read that need no model."""
-    if not (root / "stream").exists():
-        make_stream(root / "stream", 3, 12)
     write_parquet(root / "pairs.parquet", rows(20))
     write_rows(root / "rows.ndjson", own_rows())
     return root
@@ -64,4 +56,7 @@ def lines(place: Path) -> dict[str, Words]:
 
 
 WRITERS = tuple(lines(Path()))
+SOME_WRITERS = mostly_slow(
+    WRITERS, kept=["split", "train-step", "eval-retrieval", "ranks", "forgetting-report", "export"]
+)
 NO_FORCE = {"timings", "contact sheet"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.processes import exit_code_of, run_line, start_child, wait_until
-from support.program import MICRO, TINY, make_inputs, run_program
+from support.program import MICRO, TINY, run_program
 from support.wandb_file import OfflineRun, offline_runs
 
 from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
@@ -23,11 +23,6 @@ Points = dict[str, list[tuple[int, float]]]
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
     return make_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_inputs(tmp_path_factory.mktemp("inputs"))
 
 
 def points(directory: Path) -> Points:

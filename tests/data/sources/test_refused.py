@@ -335,8 +335,11 @@ def _zeros(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "make", "most_mib"),
     [
-        *(("t.csv", _captions, 30), ("l.jsonl", _lines, 15), ("h.tar", _headers, 40)),
-        *(("o.tar", _one_sample, 300), ("z.parquet", _zeros, 60)),
+        ("l.jsonl", _lines, 15),
+        ("o.tar", _one_sample, 300),
+        pytest.param("t.csv", _captions, 30, marks=pytest.mark.slow),
+        pytest.param("h.tar", _headers, 40, marks=pytest.mark.slow),
+        pytest.param("z.parquet", _zeros, 60, marks=pytest.mark.slow),
     ],
 )
 def test_memory_does_not_grow_with_a_source(

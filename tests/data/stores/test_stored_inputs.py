@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.class_folders import write_class_folder
 from support.commands import buffer, train_step
+from support.marks import mostly_slow
 from support.object_store import put_in_memory
-from support.program import TINY, check_refused, make_inputs, run_program
+from support.program import TINY, check_refused, run_program
 
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
@@ -23,9 +25,9 @@ _TINY = ("--previous", "plain", *TINY[2:])
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Inputs on the disk, and copies of them in the store."""
-    root = make_inputs(tmp_path_factory.mktemp("stored"))
+    root = shutil.copytree(place, tmp_path_factory.mktemp("stored"), dirs_exist_ok=True)
     images = [(make_image(number), "png", number % 3) for number in range(12)]
     for split in ("train", "test"):
         write_class_folder(root / "sets/pets", images, ["cat", "dog", "cow"], split=split)
@@ -74,28 +76,31 @@ def files_of(out: Path) -> dict[str, bytes]:
 TASK, REFERENCE = "stream/01-part-1", ("--reference", "@stream/02-part-2")
 
 
+LINES = [
+    ("eval-zeroshot", "@stream/00-part-0", "--checkpoint", "plain"),
+    ("eval-zeroshot", "@sets/pets", "--checkpoint", "plain"),
+    ("eval-zeroshot", "cifar10", "--data", "@sets", "--checkpoint", "plain"),
+    ("eval-probe", "@stream/00-part-0", "--checkpoint", "plain", "--strength", "1e-3"),
+    ("eval-probe", "@sets/pets", "--checkpoint", "plain", "--strength", "1e-3"),
+    ("train-step", TASK, "--method", "er", *_TINY, "--buffer", "@buffer"),
+    ("train-step", TASK, "--method", "der", *_TINY, "--buffer", "@features"),
+    ("train-step", TASK, "--method", "zscl", *_TINY, *REFERENCE),
+    ("distill", TASK, "--teacher", "plain", "--buffer", "@buffer"),
+    ("buffer", "@stream/00-part-0", "--policy", "ring", "--size", "5"),
+    ("merge", "first", "second", "--batch-norm-from", "@stream/01-part-1"),
+    ("invert-texts", "--checkpoint", "plain", "--buffer", "@buffer", "--count", "4"),
+    ("export", "@stream/00-part-0", "--to", "hf"),
+    ("eval-retrieval", "@stream/00-part-0", "--checkpoint", "plain"),
+    ("split", "@stream/00-part-0", "--by", "all:x"),
+    ("split", "@stream/00-part-0/train-*.tar", "--by", "all:x"),
+    ("split", "@list.json", "--image-root", "@pictures", "--by", "all:x"),
+    ("split", TASK, "--not-test-images", "@stream/00-part-0", "--by", "all:x"),
+]
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        ("eval-zeroshot", "@stream/00-part-0", "--checkpoint", "plain"),
-        ("eval-zeroshot", "@sets/pets", "--checkpoint", "plain"),
-        ("eval-zeroshot", "cifar10", "--data", "@sets", "--checkpoint", "plain"),
-        ("eval-probe", "@stream/00-part-0", "--checkpoint", "plain", "--strength", "1e-3"),
-        ("eval-probe", "@sets/pets", "--checkpoint", "plain", "--strength", "1e-3"),
-        ("train-step", TASK, "--method", "er", *_TINY, "--buffer", "@buffer"),
-        ("train-step", TASK, "--method", "der", *_TINY, "--buffer", "@features"),
-        ("train-step", TASK, "--method", "zscl", *_TINY, *REFERENCE),
-        ("distill", TASK, "--teacher", "plain", "--buffer", "@buffer"),
-        ("buffer", "@stream/00-part-0", "--policy", "ring", "--size", "5"),
-        ("merge", "first", "second", "--batch-norm-from", "@stream/01-part-1"),
-        ("invert-texts", "--checkpoint", "plain", "--buffer", "@buffer", "--count", "4"),
-        ("export", "@stream/00-part-0", "--to", "hf"),
-        ("eval-retrieval", "@stream/00-part-0", "--checkpoint", "plain"),
-        ("split", "@stream/00-part-0", "--by", "all:x"),
-        ("split", "@stream/00-part-0/train-*.tar", "--by", "all:x"),
-        ("split", "@list.json", "--image-root", "@pictures", "--by", "all:x"),
-        ("split", TASK, "--not-test-images", "@stream/00-part-0", "--by", "all:x"),
-    ],
+    mostly_slow(LINES, kept=LINES[1::3]),
     ids=lambda words: "-".join(word for word in words if "@" in word or "-" in word)[:40],
 )
 def test_a_result_has_the_bytes_of_one_from_local_copies(

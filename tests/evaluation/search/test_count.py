@@ -208,7 +208,10 @@ def ways(parts: list[tuple[Captioned, Embeddings]], duplicates: str) -> dict[str
 
 @every_handling
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize(("seed", "parts", "size"), [(0, 1, 40), (1, 4, 60), (2, 12, 9)])
+@pytest.mark.parametrize(
+    ("seed", "parts", "size"),
+    [(0, 1, 40), (1, 4, 60), pytest.param(2, 12, 9, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize("is_tied", [False, True])
 def test_ranks_of_the_first_parts_are_those_of_their_own_search(
     duplicates: str, seed: int, parts: int, size: int, is_tied: bool
@@ -263,7 +266,9 @@ def classes_in_parts(
 
 @every_handling
 @pytest.mark.usefixtures("_small_tiles")
-@pytest.mark.parametrize(("seed", "parts"), [(0, 1), (1, 4), (2, 9)])
+@pytest.mark.parametrize(
+    ("seed", "parts"), [(0, 1), (1, 4), pytest.param(2, 9, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("is_tied", [False, True])
 @pytest.mark.parametrize("is_own", [False, True])
 @pytest.mark.parametrize("has_two", [False, True])

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import get_origin
 
 import pytest
 from support.program import ProgramResult, check_refused, run_program
 
+from vlcpctl import cli
 from vlcpctl.commands import COMMANDS, GROUPS, command, command_class
 from vlcpctl.commands.paths import refuse_url
 from vlcpctl.commands.words import _MEANT, OFFERS, option_meant
@@ -209,14 +212,13 @@ def test_what_is_suggested_or_offered_exists() -> None:
 @functools.cache
 def help_of(name: str, option: str = "--help", columns: int = 80) -> str:
     """What a command says about itself in a terminal of this width."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "vlcpctl", name, option],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "COLUMNS": str(columns)},
-    )
-    return ended.stdout
+    told = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(told):
+        patch.setenv("COLUMNS", str(columns))
+        patch.setattr(sys, "argv", ["vlcpctl", name, option])
+        with pytest.raises(SystemExit):
+            cli.main()
+    return told.getvalue()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

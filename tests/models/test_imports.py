@@ -29,7 +29,7 @@ def test_what_runs_use_comes_without_the_rest() -> None:
     lines = (
         "library = open_clip(); library.CLIP; library.tokenizer.SimpleTokenizer; library.convert",
         "library.OPENAI_DATASET_MEAN; library.__version__",
-        f"print([name for name in ('timm', {others}) if name in sys.modules])",
+        f"print([name for name in ('timm', *{others}) if name in sys.modules])",
         "tokenise = library.tokenizer.SimpleTokenizer(); ids = tokenise(['a dog!'])",
         "print('ftfy' in sys.modules); broken = tokenise(['caf\\u00c3\\u00a9', 'a &amp;amp; b'])",
         "print('ftfy' in sys.modules, bool((broken == tokenise(['caf\\u00e9', 'a & b'])).all()))",

@@ -5,7 +5,8 @@ python recipes/mutants.py --seed 2 --only 17  one of another draw, with what pyt
 
 A break swaps an operator, changes a constant, returns nothing, or leaves out a call. Messages,
 annotations and assertions are not broken. Its tests are the examples in the file, the test files
-that import the module, and those of its room, until one fails or the time is over.
+that import the module, and those of its room, until one fails or the time is over. With --all, a
+break that survives these faces the others of the default tests too, in eight times the time.
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="the number of one break")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=240, help="seconds of tests for a break")
+    parser.add_argument("--all", action="store_true", help="then run all default tests as well")
     args = parser.parse_args()
     drawn = list(enumerate(draw(ROOT, args.seed, args.count), start=1))
     chosen = [one for one in drawn if args.only in {None, one[0]}]
     with ThreadPoolExecutor(args.jobs) as pool:
-        results = pool.map(lambda one: tried(one[1], args.limit), chosen)
+        results = pool.map(lambda one: tried(one[1], args.limit, everything=args.all), chosen)
         for (number, broken), (result, text) in zip(chosen, results, strict=True):
             print(f"{number} {broken.file}:{broken.line} {result}", flush=True)
             if args.only or result != "killed":
@@ -160,7 +162,7 @@ def tests_of(file: str, root: Path) -> list[str]:
     return [*examples, *names, *([f"tests/{room.name}"] if room.is_dir() else [])]
 
 
-def tried(one: Break, limit: float) -> tuple[str, str]:
+def tried(one: Break, limit: float, *, everything: bool) -> tuple[str, str]:
     """Whether the tests killed or survived a break, and what they printed."""
     with tempfile.TemporaryDirectory() as place:
         tree = Path(place)
@@ -169,18 +171,25 @@ def tried(one: Break, limit: float) -> tuple[str, str]:
         for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
             shutil.copy2(ROOT / name, tree / name)
         (tree / one.file).write_text(one.source, encoding="utf-8")
-        words = [sys.executable, *PYTEST, *DEFAULT, *(tests_of(one.file, tree))]
-        environment = {**os.environ, "PYTHONPATH": place, "OMP_NUM_THREADS": "1"}
-        with subprocess.Popen(
-            words, cwd=tree, env=environment, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-        ) as process:  # fmt: skip
-            try:
-                text, _ = process.communicate(timeout=limit)
-            except subprocess.TimeoutExpired:
-                text = "the time is over"
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        result, text = run_tests(tree, tests_of(one.file, tree), limit)
+        if everything and result == "SURVIVED":
+            result, text = run_tests(tree, [], 8 * limit)
+    return result, text
+
+
+def run_tests(tree: Path, tests: list[str], limit: float) -> tuple[str, str]:
+    """Whether these tests kill what is broken in a tree (no names: all), and what they print."""
+    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        [sys.executable, *PYTEST, *DEFAULT, *tests], cwd=tree, env=environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            text, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            text = "the time is over"
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     if process.returncode == 0 or text == "the time is over":
         return "SURVIVED" if process.returncode == 0 else "undecided: the time is over", text
     return "killed", text

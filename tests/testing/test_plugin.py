@@ -6,9 +6,13 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.method_files import MINE, write_method
+
+from vlcpctl.testing.conftest import pytest_ignore_collect
+from vlcpctl.testing.plugin import CASE
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +28,14 @@ def test_a_method_must_be_named(tmp_path: Path) -> None:
     code, said = run_tests(tmp_path)
     assert code == 4
     assert "ERROR: vlcpctl.testing tests one method: add --method NAME" in said
+
+
+def test_tests_of_a_method_are_collected_only_where_one_is_named() -> None:
+    """Runs over directories that contain them leave them out, as those of this project do."""
+    here, stash = Path("here"), dict.fromkeys([CASE])
+    for config, found in ((Mock(stash={}), True), (Mock(stash=stash), None)):
+        assert pytest_ignore_collect(here / "test_method.py", config) is found
+        assert pytest_ignore_collect(here / "test_other.py", config) is None
 
 
 def test_pytest_does_not_load_it_by_itself() -> None:

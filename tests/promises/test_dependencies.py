@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 import tomllib
@@ -29,6 +30,7 @@ def modules_of(requirements: list[str]) -> set[str]:
     return {NAMES.get(name, name) for name in names}
 
 
+@functools.cache
 def imported() -> set[str]:
     """Packages that an import statement of the package names, wherever it is."""
     found: set[str] = set()

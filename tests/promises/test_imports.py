@@ -17,6 +17,9 @@ FUSION = (*COMPILER, *MODELS, *TIMM, "webdataset")
 SPLIT = "split pairs.parquet -o new --by iid --tasks 2"
 ONE_STEP = ("--method", "seqf", "--preset", "tiny", "--steps", "1", "--model")
 
+HEAVY = (*TORCH, "numpy", "pyarrow", "PIL", "rich", "pydantic")
+PRINTING = ("--help", "--version", "train-step --help", "methods", "methods ctp", "forget --help")
+
 TABLE = [
     ("sample emoji9 -o new --views 1 --size 16 --limit 1", TORCH),
     (SPLIT, (*TORCH, "sympy", "faiss")),
@@ -24,13 +27,12 @@ TABLE = [
     ("check stream/00-part-0", TORCH),
     ("inspect stream/00-part-0", TORCH),
     ("forgetting-report rows.ndjson -o new", TORCH),
-    ("methods", (*TORCH, "numpy", "pyarrow")),
-    ("forget --help", (*TORCH, "numpy", "pyarrow")),
+    *((words, HEAVY) for words in PRINTING),
     ("eval-retrieval stream/00-part-0 --checkpoint plain -o new", DUAL),
     ("spatial-report stream/00-part-0 --checkpoint plain --checkpoint queued -o new", DUAL),
     ("train-step stream/01-part-1 --previous plain -o new --method seqf --dry-run", TORCH),
 ]
-OFTEN = (SPLIT, "check stream/00-part-0", "methods")
+OFTEN = (SPLIT, "check stream/00-part-0", *PRINTING)
 UNUSED = ("vlcpctl.evaluation", "vlcpctl.methods.ctp", "vlcpctl.models.fusion.build")
 STEPS = [("micro", (*DUAL, *UNUSED)), pytest.param("albef-micro", FUSION, marks=pytest.mark.slow)]
 

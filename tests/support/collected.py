@@ -10,7 +10,7 @@ from vlcpctl.files.rows import Row
 from vlcpctl.report.formats import records_csv
 from vlcpctl.report.joined import JoinedRows, lineages
 from vlcpctl.report.report import FIELDS, Document, facts_csv, read_facts
-from vlcpctl.report.scores import Run, Spread, Track, tracks_of
+from vlcpctl.report.scores import Run, Track, tracks_of
 
 
 def collect(rows: Iterable[Row]) -> list[Track]:
@@ -39,14 +39,6 @@ def scores_on(run: Run, data: str, key: str = "rm") -> dict[int, float]:
     column = run.data.index(data)
     found = {step: run.at(key, step, column) for step in run.steps_on[column]}
     return {step: one.mean for step, one in found.items() if one is not None}
-
-
-def scores_of(*values: float) -> dict[str, Any]:
-    """The numbers of a fact in rm, with a value for each seed."""
-    several = " ".join(map(str, values)) if len(values) > 1 else ""
-    found = Spread(values)
-    about = {"key": "rm", "value": found.mean, "sd": found.sd, "values": several}
-    return about | {"n": len(values), "seeds": " ".join(map(str, range(len(values))))}
 
 
 def write_facts(path: Path, facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -60,18 +60,6 @@ def _index_week(text: str) -> str:
     return text
 
 
-def _hook(text: str) -> str:
-    if not text.strip():
-        raise ValueError("the command is empty")
-    return text
-
-
-def _unicode(text: str) -> str:
-    if any("\ud800" <= one <= "\udfff" for one in text):
-        raise ValueError("it is not UTF-8")
-    return text
-
-
 class UpdateOptions(Options):
     """What a call of `update` asks for."""
 
@@ -248,16 +236,14 @@ class UpdateOptions(Options):
         "Command that sh runs once the week is accepted and DIR/current is set, with "
         "VLCPCTL_CHECKPOINT and others in its environment; give it with each call",
         "COMMAND",
-        parse=_hook,
     )
     on_reject: str | None = option(
-        "Command that sh runs once the week is rejected, likewise", "COMMAND", parse=_hook
+        "Command that sh runs once the week is rejected, likewise", "COMMAND"
     )
     reason: str | None = option(
         "Why this week is made, redone, rolled back, or accepted after it was rolled back; it is "
         "written into DIR/events.ndjson",
         "TEXT",
-        parse=_unicode,
     )
     log: PathTexts = several(
         "Also log to TensorBoard or Weights & Biases; repeat for more",

@@ -60,6 +60,11 @@ def _index_week(text: str) -> str:
     return text
 
 
+def _unicode(text: str) -> str:
+    text.encode()  # whose error is a ValueError
+    return text
+
+
 class UpdateOptions(Options):
     """What a call of `update` asks for."""
 
@@ -244,6 +249,7 @@ class UpdateOptions(Options):
         "Why this week is made, redone, rolled back, or accepted after it was rolled back; it is "
         "written into DIR/events.ndjson",
         "TEXT",
+        parse=_unicode,
     )
     log: PathTexts = several(
         "Also log to TensorBoard or Weights & Biases; repeat for more",

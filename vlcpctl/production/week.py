@@ -274,6 +274,9 @@ class Call:
                 say(f"{state.place(old)} has no pair for training left, and is not made again")
                 continue
             made = self.new(head, old.data, old.names, again=old)
+            left_out = self.lines(head, made, ()).left_out()
+            if all_left_out([str(state.task(old))], self.settings, state.root, left_out):
+                raise UsageError(f"all pairs of {state.place(old)} are accepted, or were deleted")
             made = self.make(head, made, old)
             outcomes.append(self._outcome(made, hooks=made.status != PASSED))
             if made.status != PASSED:

@@ -118,37 +118,6 @@ def whole(place: Path, tmp_path: Path, run: Any) -> Any:
     return whole
 
 
-@pytest.mark.parametrize(
-    "shared",
-    mostly_slow(
-        [*((kind, 2) for kind in KINDS), ("own", 1), ("own", 5), ("zero-shot", 5)],
-        kept=[("own", 2), ("zero-shot", 5)],
-    ),
-    ids=lambda shared: f"{shared[0]}-{shared[1]}",
-)
-def test_joined_shards_have_the_bytes_of_one_process(
-    place: Path,
-    tmp_path: Path,
-    run: Any,
-    whole: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    shared: tuple[str, int],
-) -> None:
-    kind, count = shared
-    joined = tmp_path / "joined" / "rows"
-    sharing = words(place, joined, kind, "--num-shards", count)
-    for index in reversed(range(count)):
-        assert run(*sharing, "--shard-index", index).out == ""
-        assert [path.name for path in joined.parent.iterdir()] == [".rows.vlcpctl"]
-    expected = whole(kind)
-    for part in (embedding, labelled_sets):  # the joining line runs no model
-        for name in ("image_vectors", "text_vectors", "embed_images"):
-            monkeypatch.delattr(part, name, raising=False)
-    assert run(*sharing).out == f"{joined}\n"
-    assert made(joined.parent) == expected
-    assert run(*sharing, "--shard-index", 0).out == f"{joined}\n"  # it is there already
-
-
 def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
     """Add the number of queries of each search to `asked`."""
 
@@ -167,12 +136,15 @@ def noted(monkeypatch: pytest.MonkeyPatch, asked: list[int]) -> None:
 @pytest.mark.parametrize(
     "shared",
     mostly_slow(
-        [*((kind, 2) for kind in SEARCHES), ("own", 5), ("merged", 5)],
-        kept=[("index", 2), ("multi-modal", 2), ("merged", 5)],
+        [
+            *((kind, 2) for kind in KINDS),
+            *(("own", 1), ("own", 5), ("merged", 5), ("zero-shot", 5)),
+        ],
+        kept=[("index", 2), ("multi-modal", 2), ("own", 5), ("zero-shot", 5)],
     ),
     ids=lambda shared: f"{shared[0]}-{shared[1]}",
 )
-def test_searches_by_shards_have_the_bytes_of_one_process(
+def test_joined_shards_have_the_bytes_of_one_process(
     place: Path,
     tmp_path: Path,
     run: Any,
@@ -180,21 +152,23 @@ def test_searches_by_shards_have_the_bytes_of_one_process(
     monkeypatch: pytest.MonkeyPatch,
     shared: tuple[str, int],
 ) -> None:
-    kind, count = shared
-    expected, joined = whole(kind), tmp_path / "joined" / "rows"
+    """Of retrieval, a second round of the shards searches; the joining line what one left out."""
+    (kind, count), joined, left_out = shared, tmp_path / "joined" / "rows", 3
     sharing = words(place, joined, kind, "--num-shards", count)
-    for index in range(count):
-        run(*sharing, "--shard-index", index)
-    asked: list[int] = []
-    noted(monkeypatch, asked)
-    left_out = 3  # which the joining line searches
-    for index in reversed([one for one in range(count) if one != left_out]):
+    searching = [one for one in range(count) if one != left_out] if kind in SEARCHES else []
+    for index in (*reversed(range(count)), *searching):
         assert run(*sharing, "--shard-index", index).out == ""
         assert [path.name for path in joined.parent.iterdir()] == [".rows.vlcpctl"]
-    before = sum(asked)
-    run(*sharing)
-    assert (sum(asked) > before) is (count > left_out)
+    expected = whole(kind)
+    asked: list[int] = []
+    noted(monkeypatch, asked)
+    for part in (embedding, labelled_sets):  # the joining line runs no model
+        for name in ("image_vectors", "text_vectors", "embed_images"):
+            monkeypatch.delattr(part, name, raising=False)
+    assert run(*sharing).out == f"{joined}\n"
+    assert bool(asked) is (kind in SEARCHES and count > left_out)
     assert made(joined.parent) == expected
+    assert run(*sharing, "--shard-index", 0).out == f"{joined}\n"  # it is there already
 
 
 def test_a_shard_that_was_killed_computes_only_what_it_lacks(

@@ -233,7 +233,7 @@ def new_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(data=st.data())
 def test_damaged_bytes_of_an_index_never_read_as_other_data(
     new_task: Path, data: st.DataObject, *, is_recorded: bool
@@ -256,7 +256,7 @@ def test_damaged_bytes_of_an_index_never_read_as_other_data(
     assert is_recorded or found in (None, wanted)
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=25)
 @hypothesis.given(data=st.data())
 def test_any_values_in_an_index_are_read_or_refused(new_task: Path, data: st.DataObject) -> None:
     path = new_task / "train.parquet"

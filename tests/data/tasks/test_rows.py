@@ -207,7 +207,7 @@ def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return task_at(tmp_path_factory.mktemp("fuzzed") / "task")
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=50)
 @hypothesis.given(data=st.data())
 def test_forged_rows_are_read_or_refused(fuzzed: Path, data: st.DataObject) -> None:
     """Whatever bytes are changed and recorded again: rows are read, or refused in one line."""

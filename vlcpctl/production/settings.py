@@ -144,22 +144,14 @@ class Settings:
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         """The methods with their hyper-parameters. Raises UsageError and BadInput as `compose`."""
-        how = self.sections["train-step"]
-        return compose_with(how["preset"], how["method"], how.get("set", ()), self.registry)[0]
+        how, registry = self.sections["train-step"], MethodRegistry.of(self.files)
+        return compose_with(how["preset"], how["method"], how.get("set", ()), registry)[0]
 
-    @cached_property
-    def registry(self) -> MethodRegistry:
-        """The methods that --method may name."""
-        return MethodRegistry.of(self.files)
-
-    def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
-        """The settings of the training by their names, without those that the methods decide."""
-        how = {name.replace("-", "_"): one for name, one in self.sections["train-step"].items()}
-        found = {name: one for name, one in how.items() if name in SETTINGS}
-        decided = "replay" in settings_of_methods(self.methods) and found.get("replay") == REPLAY
-        if not has_buffer or decided:
-            found.pop("replay", None)
-        return found
+    @property
+    def methods_decide_replay(self) -> bool:
+        """Whether the methods decide what is replayed, which the state only has by default."""
+        is_usual = self.sections["train-step"].get("replay") == REPLAY
+        return is_usual and "replay" in settings_of_methods(self.methods)
 
     @property
     def deploy(self) -> str:
@@ -219,8 +211,9 @@ class Settings:
 
     @property
     def parsed_gates(self) -> list[Gate]:
-        """The conditions, as a report has them."""
-        return [parse_gate(text, _KEYS) for text in self.gates]
+        """The conditions, as a report has them: only with sets of classes on classification."""
+        keys = _KEYS if self.own("guard-classes") else _RETRIEVAL
+        return [parse_gate(text, keys) for text in self.gates]
 
     @property
     def undefined(self) -> str:
@@ -255,9 +248,7 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        for gate in self.gates:  # only with sets of classes are there metrics of classification
-            parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
-        _ = self.match_gates  # they can be parsed
+        _ = self.parsed_gates, self.match_gates  # they can be parsed
         check_deployment(self.start_from, self.deploy)
 
 

@@ -189,7 +189,7 @@ def _bytes(checkpoint: Path) -> list[bytes]:
 def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    many = ("--steps", 60, "--save-every", 10)
+    many = ("--steps", 30, "--save-every", 5)
     log, out = tmp_path / "log", tmp_path / "stopped"
     launched = _words(world, out, *many, "--nproc", 2)
     pid = start_child(lambda _: run_line(launched, log))

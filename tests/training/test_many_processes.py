@@ -124,8 +124,8 @@ def _expect_equal(step: TrainRequest, names: Sequence[str]) -> None:
                 torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
-# A queue, importances, and generated texts with a buffer.
-USUAL = ("ctp", "ewc", "incclip")
+# A queue, and generated texts with a buffer; importances: see test_launch.
+USUAL = ("ctp", "incclip")
 
 
 @pytest.mark.parametrize("case", mostly_slow(sorted({*TABLE, *SET}), kept=USUAL))

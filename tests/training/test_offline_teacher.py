@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import mostly_slow
 from support.processes import run_together
 
 from vlcpctl.core.batch import Batch, Features
@@ -45,11 +46,14 @@ VARIED = {"crop": "random", "flip": True, "randaugment": (1, 5), "epochs": EPOCH
 MEANS = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1, nproc=1)
 Teachable = pytest.mark.parametrize(
     "names",
-    [
-        name
-        for name, need in ((name, method().needs(first=False)) for name, method in TABLE.items())
-        if need.previous and not need.reference  # targets are of the pairs to learn
-    ],
+    mostly_slow(
+        (
+            name
+            for name, need in ((one, method().needs(first=False)) for one, method in TABLE.items())
+            if need.previous and not need.reference  # targets are of the pairs to learn
+        ),
+        kept=["ctp", "modx"],
+    ),
 )
 
 
@@ -142,7 +146,7 @@ def test_a_fusion_model_is_taught_all_but_words(
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
 
 
-@pytest.mark.parametrize("captions", ["one", "all"])
+@pytest.mark.parametrize("captions", mostly_slow(["one", "all"], kept=["all"]))
 def test_each_of_several_captions_has_its_own_target(
     world: TrainingWorld, first: Path, tmp_path: Path, captions: str
 ) -> None:
@@ -239,7 +243,7 @@ def test_a_method_that_uses_the_previous_weights_says_so(
     anchor = MethodRun.anchor.fget
     spied = property(lambda view: used.append(view.method) or anchor(view))
     monkeypatch.setattr(MethodRun, "anchor", spied)
-    step = second(world, first, names)
+    step = _with(second(world, first, names), steps=1)
     train_step(replace(step, out=tmp_path / "run"))
     assert bool(used) == step.methods[0].needs(first=False).previous_weights
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from support.fake_device import META, FakeDevice, pretend
+from support.marks import mostly_slow
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -121,11 +122,8 @@ def step_of(
     return replace(step, methods=compose(names, small), settings=settings)
 
 
-# By default, methods that replay, keep a queue, a second model, importances, or generate texts.
-OFTEN = {
-    False: ("seqf", "er", "ctp", "ewc", "dha", "incclip", "co2l"),
-    True: ("lwf", "ctp+dha"),
-}
+# By default, methods that keep a queue, second models, importances, or generate texts.
+OFTEN = {False: ("ctp", "ewc", "incclip"), True: ("ctp+dha",)}
 CASES = [
     pytest.param(
         names,
@@ -155,7 +153,7 @@ def test_a_step_waits_once_to_read_its_values(
         assert sum(waits.values()) == 1, waits
 
 
-@Families
+@pytest.mark.parametrize("fuses", mostly_slow([False, True], kept=[False]))
 def test_values_are_read_once_in_several_steps(
     world: TrainingWorld,
     tmp_path: Path,
@@ -175,8 +173,17 @@ class Stopped(Exception):
     """The run ends here, as if it were killed."""
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lamb"])
-@pytest.mark.parametrize(("names", "fuses"), [("ctp", True), ("afec", False)])
+@pytest.mark.parametrize(
+    ("names", "optimizer", "fuses"),
+    mostly_slow(
+        [
+            (names, optimizer, names == "ctp")
+            for names in ("ctp", "afec")
+            for optimizer in ("adamw", "sgd", "lamb")
+        ],
+        kept=[("ctp", "adamw", True), ("afec", "sgd", False), ("afec", "lamb", False)],
+    ),
+)
 def test_a_resumed_run_has_its_state_on_the_device(
     world: TrainingWorld,
     tmp_path: Path,
@@ -208,8 +215,13 @@ def test_a_resumed_run_has_its_state_on_the_device(
 
 
 @pytest.mark.usefixtures("every_step")
-@Families
-@pytest.mark.parametrize("names", ["lwf", "ctp", "incclip"])
+@pytest.mark.parametrize(
+    ("names", "fuses"),
+    mostly_slow(
+        [(names, fuses) for names in ("lwf", "ctp", "incclip") for fuses in (False, True)],
+        kept=[("ctp", False), ("lwf", True)],
+    ),
+)
 def test_targets_of_a_teacher_are_on_the_device(
     world: TrainingWorld, tmp_path: Path, watched: Watched, names: str, *, fuses: bool
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from support.fake_device import META, FakeDevice, pretend
 from support.marks import mostly_slow
+from support.training import with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -24,7 +25,7 @@ from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.methods import compose
@@ -46,9 +47,8 @@ BATCH = 6
 Families = pytest.mark.parametrize("fuses", [False, True], ids=["dual", "fusion"])
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    world = make_world(tmp_path_factory.mktemp("world"))
+@pytest.fixture(scope="module", name="world")
+def small(world: TrainingWorld) -> TrainingWorld:
     return replace(world, flags={**world.flags, "batch_size": BATCH, "epochs": 1})
 
 
@@ -118,8 +118,7 @@ def step_of(
     world = with_fusion_model(world) if fuses else world
     step = request(world, names, number, root, buffered=names != "joint")
     small = [one for name in names.split("+") for one in SMALL.get(name, ())]
-    settings = replace(step.settings, steps=number + 1, **changes)
-    return replace(step, methods=compose(names, small), settings=settings)
+    return with_settings(replace(step, methods=compose(names, small)), steps=number + 1, **changes)
 
 
 # By default, methods that keep a queue, second models, importances, or generate texts.
@@ -146,8 +145,7 @@ def test_a_step_waits_once_to_read_its_values(
     watched.train(step_of(world, names, 1, tmp_path, fuses=fuses))
     parts: dict[str, Any] = {"micro_batch": 2, "optimizer": "lamb", "clip_norm": 1.0}
     again = step_of(world, names, 1, tmp_path, fuses=fuses, **parts)
-    settings = replace(again.settings, steps=1)
-    watched.train(replace(again, settings=settings, out=tmp_path / "parts"))
+    watched.train(with_settings(replace(again, out=tmp_path / "parts"), steps=1))
     assert len(watched.waits) >= 4
     for waits in watched.waits:
         assert sum(waits.values()) == 1, waits
@@ -164,7 +162,7 @@ def test_values_are_read_once_in_several_steps(
 ) -> None:
     monkeypatch.setattr("vlcpctl.training.step.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
-    watched.train(replace(step, settings=replace(step.settings, steps=5)))
+    watched.train(with_settings(step, steps=5))
     counts = [sum(waits.values()) for waits in watched.waits]
     assert counts == [0, 0, 0, 1, 0]
 
@@ -198,11 +196,7 @@ def test_a_resumed_run_has_its_state_on_the_device(
             raise Stopped
 
     step = step_of(world, names, 0, tmp_path, fuses=fuses, optimizer=optimizer)
-    step = replace(
-        step,
-        settings=replace(step.settings, steps=3, momentum=0.9),
-        save_every="2",
-    )
+    step = with_settings(replace(step, save_every="2"), steps=3, momentum=0.9)
     with pytest.raises(Stopped):
         watched.train(step, stop)
     watched.train(step)

@@ -25,7 +25,7 @@ def real(capfd: pytest.CaptureFixture[str]) -> Run:
 @pytest.fixture
 def run(real: Run, after_one: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Likewise, but no line of a week trains or loads a model."""
-    monkeypatch.setattr(module, "run_lines", Stub(week(after_one, 1) / "checkpoint"))
+    monkeypatch.setattr(module, "run_line", Stub(week(after_one, 1) / "checkpoint"))
     return real
 
 

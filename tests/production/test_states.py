@@ -15,6 +15,7 @@ import pytest
 from support.production import PASSES, actions, events, first_words, week, week_words
 from support.program import ProgramResult, check_refused
 
+from vlcpctl.commands.update import Update
 from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.production.check import check_state
@@ -22,6 +23,7 @@ from vlcpctl.production.settings import (
     NEW,
     Settings,
     check_deployment,
+    given_by,
     merge_words,
     read_settings,
     with_given,
@@ -179,9 +181,6 @@ SET = {  # --set: what it says in update.toml, or the exit code
 def test_settings_are_set_by_section(
     run: Run, place: Path, state: Path, text: str, tmp_path: Path
 ) -> None:
-    from vlcpctl.commands.update import Update
-    from vlcpctl.production.settings import given_by
-
     request = Update("data", state=tmp_path, set=[text])
     wanted = SET[text]
     if isinstance(wanted, int):
@@ -224,6 +223,18 @@ def test_one_of_two_takes_the_place_of_the_other() -> None:
     assert sections["split"] == {"holdout": "test=0.1"}
     with pytest.raises(UsageError):
         with_given(sections, {"split": {"split-column": "part", "holdout": "test=1"}})
+
+
+def test_none_takes_a_column_of_the_split_back(tmp_path: Path) -> None:
+    columns = ("split_column", "keep_columns", "image_column", "caption_column")
+    for name in columns:
+        given, reset = (
+            given_by(Update("data", state=tmp_path, **{name: one})) for one in ("part", "none")
+        )
+        word = name.replace("_", "-")
+        how = with_given(NEW, given)
+        assert how["split"][word] == "part"
+        assert with_given(how, reset)["split"] == {"holdout": "test=0.1"}
 
 
 @pytest.mark.parametrize(
@@ -291,8 +302,13 @@ def test_mistakes_are_usage_errors_before_anything_is_made(
 def test_a_dry_run_prints_the_lines_and_writes_nothing(
     run: Run, place: Path, tmp_path: Path
 ) -> None:
-    done = run(*first_words(place, tmp_path / "prod"), "--dry-run")
-    lines = [line.split()[1] for line in done.out.splitlines() if not line.startswith("#")]
+    words = [*first_words(place, tmp_path / "prod"), "--dry-run"]
+    done = run(*words)
+    every = [line.split() for line in done.out.splitlines() if not line.startswith("#")]
+    assert {line.count("-q") for line in every} == {1}  # SETTINGS have it
+    loud = run(*(one for one in words if one != "-q")).out.splitlines()
+    assert [one.split().count("-q") for one in loud if "forgetting-report" in one] == [1]
+    lines = [line[1] for line in every]
     assert lines[:3] == ["split", "buffer", "eval-retrieval"]
     assert lines[3:6] == ["split", "eval-retrieval", "train-step"]
     assert lines[-1] == "forgetting-report"

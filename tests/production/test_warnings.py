@@ -160,7 +160,7 @@ def test_a_condition_on_the_match_rejects(value: float, holds: bool) -> None:
     how.check()
     assert how.gates == ["worst_drop:gt:2"]
     (found,) = judge_match(Match(value, 2.0, 500), how)
-    assert (found["holds"], found["is_clear"], found["passes"]) == (holds, holds, not holds)
+    assert (found.holds, found.is_clear, found.passes) == (holds, holds, not holds)
 
 
 @pytest.mark.parametrize(
@@ -191,13 +191,6 @@ def test_three_rejected_weeks_in_a_row_are_a_drift(
         stream.state.attempts[made.id] = made
     found = stream.warnings(status=REJECTED)
     assert [one.startswith("3 weeks in a row are rejected") for one in found] == [True] * is_said
-
-
-def test_guards_are_no_longer_fresh_after_half_a_year(tmp_path: Path) -> None:
-    stream = Stream(tmp_path)
-    for week in range(1, 27):
-        stream.week(10.0, 40.0)
-        assert len(stream.warnings()) == (week >= 26)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from support.processes import exit_code_of, run_line, start_child
 
 from vlcpctl.production.state import State
-from vlcpctl.production.week import RunLines
+from vlcpctl.production.week import RunLine
 from vlcpctl.testing.tiny_stream import make_pair
 
 WEEK = 24  # pairs
@@ -129,7 +129,7 @@ def _content(path: Path) -> object:
 
 
 def killed_at(
-    point: int | str, words: Sequence[object], log: Path, runner: RunLines | None = None
+    point: int | str, words: Sequence[object], log: Path, runner: RunLine | None = None
 ) -> int:
     """Run `vlcpctl WORDS` in a child that is killed at a point; its exit code, negative if it was.
 
@@ -140,13 +140,13 @@ def killed_at(
 
 
 def _run_until(
-    point: int | str, words: Sequence[object], log: Path, runner: RunLines | None
+    point: int | str, words: Sequence[object], log: Path, runner: RunLine | None
 ) -> None:
     from vlcpctl.production import week as module
     from vlcpctl.training import train_step as training
 
     updater, count = os.getpid(), [0]
-    module.run_lines = runner or module.run_lines
+    module.run_line = runner or module.run_line
 
     def observe(reached: str) -> None:
         is_own = os.getpid() == updater  # not the training, in a child
@@ -157,7 +157,6 @@ def _run_until(
             signal.pause()  # a line, which ends with the update, must not go on until then
         count[0] += 1
 
-    for name in ("update", "redo", "rollback"):
-        setattr(module, name, partial(getattr(module, name), observe=observe))
+    module.update = partial(module.update, observe=observe)
     training.train_planned = partial(training.train_planned, observe=observe)
     run_line(words, log)

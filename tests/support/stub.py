@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from hashlib import sha256
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -30,14 +29,14 @@ from vlcpctl.evaluation.rows import Row
 from vlcpctl.files.digests import digests_of, file_sha256
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.production import week
-from vlcpctl.production.lines import value_of
+from vlcpctl.production.lines import Report, value_of
 from vlcpctl.production.page import report_of
 
 RIGHT = 0.8  # of the queries, by a model that is not bad
 
 
 class Stub:
-    """A runner in place of `run_lines`; `like` is a trained checkpoint.
+    """A runner in place of `run_line`; `like` is a trained checkpoint.
 
     With `is_short`, a report is of the rows of its own week, and weeks have no page: those of all
     weeks take seconds each.
@@ -46,18 +45,15 @@ class Stub:
     def __init__(self, like: Path, *, is_short: bool = False) -> None:
         self.like, self.is_short = like, is_short
 
-    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        for line in lines:
-            words = line.words
-            if self.is_short:
-                week.report_of = lambda words: report_of(_shortened(words))
-                week.write_page = lambda *_: []
-            try:
-                (self._train if words[0] == "train-step" else _run)(words)
-            except SystemExit as end:
-                if end.code:
-                    return line, int(end.code)
-        return None
+    def __call__(self, line: CommandLine) -> int:
+        if self.is_short:
+            week.report_of = lambda report: report_of(_shortened(report))
+            week.write_page = lambda *_: []
+        try:
+            (self._train if line.words[0] == "train-step" else _run)(line.words)
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
 
     def _train(self, words: Sequence[str]) -> None:
         """Write a checkpoint; the first draw of a week with --lr is bad."""
@@ -92,18 +88,12 @@ class Stub:
         making.rename(out)
 
 
-def _shortened(words: Sequence[str]) -> Sequence[str]:
-    """The words of a report with the rows of its own week alone."""
-    own = str(Path(value_of(words, "-o")).parent.parent)
-    words = [one for one in words if "attempts/" not in one or own in one]
-    return [*_without_names(words, "--ranks"), "--allow-missing"]
-
-
-def _without_names(words: Sequence[str], option: str) -> Iterator[str]:
-    """The words without options that have lost their values."""
-    for word, after in pairwise([*words, "-"]):
-        if word != option or not after.startswith("-"):
-            yield word
+def _shortened(report: Report) -> Report:
+    """A report of the rows of its own week alone."""
+    own = str(report.out.parent.parent)
+    rows, ranks = ([x for x in found if own in x] for found in (report.rows, report.ranks))
+    how = replace(report.request, allow_missing=True)
+    return replace(report, rows=rows, ranks=ranks, request=how)
 
 
 def _run(words: Sequence[str]) -> None:

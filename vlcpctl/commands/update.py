@@ -68,7 +68,7 @@ class Update(UpdateOptions, Json):
         self._refuse_beside()
         from vlcpctl.files.outputs import check_output_path
         from vlcpctl.production.hooks import refuse_in_hook
-        from vlcpctl.production.week import dry_run, redo, rollback, run_lines, update
+        from vlcpctl.production.week import dry_run, run_line, update
         from vlcpctl.tracking.trackers import destinations
 
         destinations(self.log)
@@ -79,12 +79,7 @@ class Update(UpdateOptions, Json):
                 console.emit(line)
             return
         refuse_in_hook(self.state)
-        if self.rollback is not None:
-            checkpoint = rollback(self)
-            back = {"week": self.rollback, "checkpoint": str(checkpoint)}
-            console.emit(json.dumps(back, ensure_ascii=False) if self.json else checkpoint)
-            return
-        made = [update(self, run_lines)] if self.redo is None else redo(self, run_lines)
+        made = update(self, run_line)
         if self.json:
             found = [one.as_json() for one in made]
             console.emit(json.dumps(found if self.redo else found[0], ensure_ascii=False))

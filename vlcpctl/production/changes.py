@@ -8,17 +8,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vlcpctl.core.errors import some_names
 from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.metrics.chance import WEEKS_A_YEAR, critical_value
-from vlcpctl.production.guards import errors_of, galleries_of, guard_ids
+from vlcpctl.production.guards import errors_of, galleries_of
 from vlcpctl.production.lines import BEFORE, GUARDS, WEEKS, Lines, ranks_file, rows_file
 from vlcpctl.production.settings import MATCH, Settings
-from vlcpctl.production.state import REJECTED, Attempt, Learned, Match, State
+from vlcpctl.production.state import REJECTED, Attempt, Learned, Match
 from vlcpctl.report.gates import Verdict, is_beyond
 from vlcpctl.report.intervals import have_same_queries, intervals
 
@@ -31,24 +31,20 @@ _LEARNED = 1.0  # points below which a week was hardly learned
 _FEW = 4  # weeks in a row whose mean counts
 _PEAK_DROP = 3.0  # points
 _IN_A_ROW = 3  # rejections
-_GUARD_WEEKS, _GUARD_REJECTIONS = 26, 10  # after which the guard has filtered what it judges
 
 
 def warnings_of(lines: Lines) -> Iterator[str]:
     """The warnings about a judged attempt. Raises BadInput if rows or ranks cannot be read."""
     yield from _of_learning(lines)
     yield from _of_peaks(lines)
-    rejected = [one for one in lines.state.attempts.values() if one.status == REJECTED]
-    made = lines.made
-    if made.status == REJECTED:
-        rejected.append(made)
-    in_a_row = {one.data for one in rejected if one.parent == made.parent}
-    if made.status == REJECTED and len(in_a_row) >= _IN_A_ROW:
+    every = [*lines.state.attempts.values(), lines.made]
+    rejected = [one for one in every if one.status == REJECTED]
+    in_a_row = {one.data for one in rejected if one.parent == lines.made.parent}
+    if lines.made.status == REJECTED and len(in_a_row) >= _IN_A_ROW:
         yield (
             f"{len(in_a_row)} weeks in a row are rejected: not one bad week, but data or settings "
             "that drift; the accepted model has truly lost more than its guards show"
         )
-    yield from _of_guard_age(lines, rejected)
 
 
 def of_emptied(lines: Lines) -> Iterator[str]:
@@ -98,13 +94,13 @@ def doubts(match: Match | None, head: Sequence[Attempt]) -> Iterator[str]:
         )
 
 
-def judge_match(match: Match | None, settings: Settings) -> Iterator[dict[str, Any]]:
-    """The verdicts of the conditions on the match, as JSON objects; none if it is not known."""
+def judge_match(match: Match | None, settings: Settings) -> Iterator[Verdict]:
+    """The verdicts of the conditions on the match; none if it is not known."""
     for gate in settings.match_gates:
         if match is None:
             return
         holds = is_beyond(match.value, gate.comparison, gate.bound)
-        verdict = Verdict(
+        yield Verdict(
             condition=gate.text,
             run=str(settings.own("run")),
             metric=MATCH,
@@ -117,7 +113,6 @@ def judge_match(match: Match | None, settings: Settings) -> Iterator[dict[str, A
             se=match.error,
             is_clear=holds,  # another training has the same match
         )
-        yield verdict.as_json()
 
 
 def learned(lines: Lines) -> Learned | None:
@@ -176,53 +171,23 @@ def _of_learning(lines: Lines) -> Iterator[str]:
 
 def _of_peaks(lines: Lines) -> Iterator[str]:
     """Guards that stood higher: the mean of four weeks has less noise than the best of all."""
-    now = _guard_scores(lines.state, lines.made)
-    own = galleries_of(lines.made)
-    scores = [
-        _guard_scores(lines.state, one) if galleries_of(one) == own else {}
-        for one in lines.head[1:]
-    ]
-    errors: dict[str, float] = {}
-    for one in (*lines.head[1:][-_FEW:], lines.made):
-        for data, error in errors_of(one).items():
-            errors[data] = max(error, errors.get(data, 0.0))
+    state, own = lines.state, galleries_of(lines.made)
+    weeks = [one if galleries_of(one) == own else None for one in lines.head[1:]]
+    *before, now = (
+        {x.task: x.metrics[KEY] for x in _rows(state.made(one, ""), GUARDS)} if one else {}
+        for one in (*weeks, lines.made)
+    )
+    errors = [errors_of(one) for one in (*lines.head[1:][-_FEW:], lines.made)]
     z = critical_value(len(now), 1 / WEEKS_A_YEAR)
     for guard, score in now.items():
-        runs = [
-            (sum(four) / _FEW, first)
-            for first, four in _runs_of_four([one.get(guard) for one in scores])
+        means = [
+            (sum(one[guard] for one in four) / _FEW, first)
+            for first in range(1, len(before) + 2 - _FEW)
+            for four in [before[first - 1 :][:_FEW]]
+            if all(guard in one for one in four)
         ]
-        peak, first = max(runs, default=(score, 0))
-        if peak - score > max(_PEAK_DROP, z * errors.get(guard, 0.0)):
+        peak, first = max(means, default=(score, 0))
+        error = max(one.get(guard, 0.0) for one in errors)
+        if peak - score > max(_PEAK_DROP, z * error):
             until = first + _FEW - 1
             yield f"{guard} stood at {peak:.1f} in weeks {first} to {until}, and is at {score:.1f}"
-
-
-def _runs_of_four(scores: Sequence[float | None]) -> Iterator[tuple[int, list[float]]]:
-    """The scores of four weeks in a row that all have one, with the number of the first week."""
-    for first in range(len(scores) - _FEW + 1):
-        four = [one for one in scores[first : first + _FEW] if one is not None]
-        if len(four) == _FEW:
-            yield first + 1, four
-
-
-def _guard_scores(state: State, one: Attempt) -> dict[str, float]:
-    """The scores of an attempt's checkpoint on the retrieval guards, by name."""
-    return {row.task: row.metrics[KEY] for row in _rows(state.made(one, ""), GUARDS)}
-
-
-def _of_guard_age(lines: Lines, rejected: Sequence[Attempt]) -> Iterator[str]:
-    """Guards that have judged many models favour the accepted one, which they have selected."""
-    ids = guard_ids(lines.state.root, lines.settings)
-    if not ids:
-        return
-    last = len(lines.head) - 1
-    first = [next((x.week for x in lines.head if one in x.measured), last) for one in ids]
-    weeks = last + (lines.made.status != REJECTED) - min(first)
-    chain = {one.id for one in lines.head}
-    times = sum(one.week > min(first) and one.parent in chain for one in rejected)
-    if weeks >= _GUARD_WEEKS or times >= _GUARD_REJECTIONS:
-        yield (
-            f"the guards have judged {weeks} weeks and rejected {times}, so that the accepted "
-            "model is the one that they happen to favour; give a fresh guard with --guard"
-        )

@@ -1,23 +1,34 @@
-"""The new data of a week: an id of its content, whether any of it is new, and what is left out."""
+"""The new data of a week: an id of its content, what is left out, and leaks of test images.
+
+Images are the same if the bytes of their files are. Shapes: N pairs for training.
+"""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from vlcpctl.core.errors import BadInput
+import numpy as np
+
+from vlcpctl.core.errors import BadInput, some_names
 from vlcpctl.data.sources.identity import identify
-from vlcpctl.data.sources.pairs import UnknownColumn, check
+from vlcpctl.data.sources.pairs import check
 from vlcpctl.data.splitting import writing
-from vlcpctl.data.splitting.leaving_out import Counts
+from vlcpctl.data.splitting.leaving_out import Counts, images_of
 from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
+from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.ids import canonical_json, content_id
-from vlcpctl.files.stores import protocol_of, stored
+from vlcpctl.files.stores import is_stored, protocol_of, stored
+from vlcpctl.production.lines import Lines
 from vlcpctl.production.settings import Settings
 from vlcpctl.production.state import Sections, State, shown_path
+
+_SHOWN = 3  # keys of leaks
+_ITSELF = "its own test split"
 
 
 def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
@@ -26,15 +37,9 @@ def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
     Raises UsageError or BadInput as `split` does.
     """
     plan = plan_of(_options(data, settings, state.root))
-    try:
-        for file in plan.files:
-            check(file, plan.columns)
-        found = identify(plan.inputs, plan.columns, None)
-    except UnknownColumn as error:
-        how = settings.sections["split"].items()
-        names = [name for name, one in how if error.name in str(one).split(",")]
-        reset = "".join(f"; DIR/update.toml has it: --{name} none takes it back" for name in names)
-        raise BadInput(f"{error}{reset}") from error
+    for file in plan.files:
+        check(file, plan.columns)
+    found = identify(plan.inputs, plan.columns, None)
     return content_id(sorted(canonical_json(one) for one in found.values()))
 
 
@@ -77,3 +82,48 @@ def _options(data: Sequence[str], settings: Settings, root: Path) -> SplitOption
     how.pop("holdout_most", None)
     how["image_root"] = [str(shown_path(root, one)) for one in how.get("image_root", ())]
     return SplitOptions(sources=list(data), by="all:week", **how)
+
+
+def refuse_leaks(lines: Lines) -> None:
+    """Raise BadInput if a pair to train on has an image of a guard or of the test of a week.
+
+    Looked at are the pairs of the attempt, and those of --reference.
+    """
+    task = open_task(lines.state.task(lines.made))
+    if not lines.head:
+        _refuse(lines, task, "--buffer-from", "--drop-leaks leaves such pairs out")
+        return
+    week = f"week {lines.made.week}"
+    _refuse(lines, task, week, "--drop-leaks leaves such pairs out, or correct the data")
+    root = lines.state.root
+    for path in lines.settings.paths(root, "reference"):
+        reference = open_task(path)
+        words = ["vlcpctl", "split", str(path), "-o", "NEW", "--by", f"all:{reference.name}"]
+        words += ["--split-column", "split"]
+        tests = {**lines.tests(), week: task.path}.values()
+        words += [word for one in tests for word in ("--not-test-images", str(one))]
+        how = f"'{shlex.join(words)}' leaves them out: give the task in NEW with --reference"
+        _refuse(lines, reference, "--reference", how, {week: task})
+
+
+def _refuse(
+    lines: Lines, task: Task, what: str, advice: str, more: dict[str, Task] | None = None
+) -> None:
+    """Raise BadInput if training pairs of a task have test images of guards, weeks, or its own."""
+    images = images_of(task, "train")
+    paths = lines.tests()
+    tests = {name: open_task(path) for name, path in paths.items()} | (more or {_ITSELF: task})
+    found = {name: images.among(images_of(one, "test")) for name, one in tests.items()}
+    counts = {name: int(leaked_N.sum()) for name, leaked_N in found.items() if leaked_N.any()}
+    if not counts:
+        return
+    leaked_N = np.any(list(found.values()), axis=0)
+    where = some_names([f"{count} of {name}" for name, count in counts.items()])
+    keys = some_names(list(task.split("train").keys.take(leaked_N)), _SHOWN)
+    compared = dict.fromkeys(str(one.path) for one in (*(tests[n] for n in counts), task))
+    is_local = not any(map(is_stored, compared))
+    check = f"; '{shlex.join(['vlcpctl', 'check', *compared])}' shows them" if is_local else ""
+    raise BadInput(
+        f"{int(leaked_N.sum())} of {len(leaked_N)} training pairs of {what} have a test image "
+        f"({where}), and nothing is trained: keys {keys}; {advice}{check}"
+    )

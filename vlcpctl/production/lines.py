@@ -24,6 +24,7 @@ from vlcpctl.production.guards import class_tasks, galleries_of, guard_ids, guar
 from vlcpctl.production.options import UpdateOptions
 from vlcpctl.production.settings import LATEST, MERGED, Settings, merge_words
 from vlcpctl.production.state import EARLIER, TRAINED, Attempt, State
+from vlcpctl.report.report import ReportRequest
 
 Words = list[str]
 
@@ -37,6 +38,16 @@ MACHINE = ("device", "workers", "threads")
 _OTHER_SEED = 1 << 20  # is added to that of a run, of which no other row has it
 _RECENT = 12  # the last weeks, which every checkpoint is evaluated on
 _OLDER = 40  # the most earlier weeks that a model is evaluated on besides
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a report is made of, and where it is written."""
+
+    rows: list[str]
+    ranks: list[str]
+    request: ReportRequest
+    out: Path
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,11 @@ class Lines:
 
     def of_week(self) -> list[CommandLine]:
         """The lines of the week; the last one is the report, whose exit code decides."""
+        return self._numbered([*self._making, self._report()])
+
+    @cached_property
+    def _making(self) -> list[Words]:
+        """The lines of the week but for the report."""
         made, state, last = self.made, self.state, self.head[-1]
         task, place = state.task(made), state.place(made)
         # Evaluations before the training, so that a mistake in them does not cost one.
@@ -76,7 +92,7 @@ class Lines:
         before = list(dict.fromkeys([*start, state.made(last, "checkpoint")]))
         new, out = [state.made(made, "checkpoint")], state.made(made, "")
         weeks = [state.task(self.head[one]) for one in self.evaluated]
-        lines = [
+        return [
             *self._split(f"week-{made.week:04d}", self.left_out()),
             [*self._retrieval([task], before, place, BEFORE), *self._own("sample")],
             *self._guards(start, place, START, self.unmeasured),
@@ -87,7 +103,6 @@ class Lines:
             *self._guards(new, out, GUARDS),
             *self._roll_out(task),
         ]
-        return self._numbered([*lines, self._report(lines)])
 
     def left_out(self) -> list[Path]:
         """What the split of the week leaves out: stop lists, and the tasks of accepted weeks."""
@@ -261,8 +276,9 @@ class Lines:
         paths = [*self.settings.paths(self.state.root, "distractors"), *more]
         return _options(*(("--distractors", one) for one in paths))
 
-    def _report(self, lines: Sequence[Words]) -> Words:
-        """The report over the rows of the start, of all accepted weeks, and of these lines.
+    @cached_property
+    def report(self) -> Report:
+        """The report over the rows of the start, of all accepted weeks, and of this one.
 
         Of the ranks on guards, those of the start, the last week and the new checkpoint: only these
         are compared. On each week, the model that had learned it is, too.
@@ -270,7 +286,7 @@ class Lines:
         how, start = self.settings, list[CommandLine]()
         if not self.head[0].counted:  # of a dry run
             start = replace(self, head=[], made=self.head[0]).of_start()
-        every = [*(list(one.words) for one in start), *lines]
+        every = [*(list(one.words) for one in start), *self._making]
         new = [words for words in every if words[0].startswith("eval-")]
         found = self.counting
         compared = {self.head[0].id, self.head[-1].id}
@@ -292,23 +308,35 @@ class Lines:
         known, root = {one for each in self.head for one in each.measured}, self.state.root
         # If there were other guards in earlier weeks, those of now are named.
         is_all = known <= {*guard_ids(root, how)}
-        patterns = [] if is_all else guard_patterns(root, how)
-        words = ["forgetting-report", *rows, *new_rows]
-        # Only this run: a start that was trained on tasks is a run of its own, in the same rows.
-        words += ["-o", str(self.state.made(self.made, "report")), "--run", str(how.own("run"))]
-        words += [] if self.request.quiet else ["-q"]  # the page is shown instead
-        words += _options(
-            *(("--ranks", one) for one in ranks),
-            *(("--guard", one) for one in patterns),
-            *(("--fail-if", one) for one in how.gates),
-            ("--undefined", how.undefined if how.undefined != "error" else None),
-            ("--false-alarms", f"{how.false_alarms:.6g}" if ranks and how.gates else None),
-            ("--junit", self.request.junit),
+        request = ReportRequest(
+            # Only this run: a start that was trained on tasks is a run of its own.
+            runs=[str(how.own("run"))],
+            fail_if=how.gates,
+            guards=[] if is_all else guard_patterns(root, how),
+            undefined=how.undefined,
+            false_alarms=how.false_alarms if ranks and how.gates else None,
+            # No metric over all weeks counts those that the new checkpoint is not evaluated on.
+            allow_missing=len(self.evaluated) < len(self.head) - 1,
+            allow_mixed=["seed"] if self.made.draw else [],
         )
-        # No metric over all weeks counts those that the new checkpoint is not evaluated on.
-        is_whole = len(self.evaluated) == len(self.head) - 1
-        words += ["--allow-mixed", "seed"] if self.made.draw else []
-        return words + ([] if is_whole else ["--allow-missing"])
+        return Report([*rows, *new_rows], ranks, request, self.state.made(self.made, "report"))
+
+    def _report(self) -> Words:
+        """The line of the report, which prints nothing: the page is shown instead."""
+        report = self.report
+        words = ["forgetting-report", *report.rows, "-o", str(report.out)]
+        words += ["--run", report.request.runs[0]]
+        words += [] if self.request.quiet else ["-q"]  # each line has it then
+        words += _options(
+            *(("--ranks", one) for one in report.ranks),
+            *(("--guard", one) for one in report.request.guards),
+            *(("--fail-if", one) for one in report.request.fail_if),
+            ("--undefined", "pass" if report.request.undefined == "pass" else None),
+            ("--false-alarms", report.request.false_alarms),
+            ("--junit", self.request.junit),
+            *(("--allow-mixed", one) for one in report.request.allow_mixed),
+        )
+        return [*words, *(["--allow-missing"] if report.request.allow_missing else [])]
 
     @cached_property
     def counting(self) -> list[tuple[Attempt, Path]]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,47 +16,35 @@ from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.outputs import new_part
 from vlcpctl.files.rows import read_rows
 from vlcpctl.production.changes import doubts
-from vlcpctl.production.lines import Lines, value_of
+from vlcpctl.production.lines import Lines, Report
 from vlcpctl.production.settings import shown_settings
 from vlcpctl.production.state import PASSED, Attempt, State
 from vlcpctl.report.comparable import parse_fields
-from vlcpctl.report.report import Document, Files, ReportRequest, build, identity
+from vlcpctl.report.report import Document, Files, build, identity
 from vlcpctl.report.training import setting_texts
 from vlcpctl.report.week import Pairs, Week, week_page
-from vlcpctl.report.write import write_junit, write_report
+from vlcpctl.report.write import write_report
 
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
 
 PAGE = "week.html"
+_BOTH = "judged is the mean of two trainings"
 
 
-def report_of(words: Sequence[str]) -> tuple[Document, list[SavedRanks]]:
-    """Write the report that the last line of a week asks for; the report, and its ranks.
+def report_of(report: Report) -> tuple[Document, list[SavedRanks]]:
+    """Write the report of a week; returns it, and its ranks.
 
     It is made in this process, so that its page is made of the same report. Raises as `build` and
     `write_report` do.
     """
     from vlcpctl.evaluation.rank_files import SavedRanks  # slow to import
 
-    names, alarms = partial(_values, words), _values(words, "--false-alarms")
-    request = ReportRequest(
-        runs=names("--run"),
-        fail_if=names("--fail-if"),
-        guards=names("--guard"),
-        undefined=next(iter(names("--undefined")), "error"),
-        false_alarms=float(alarms[0]) if alarms else None,
-        allow_missing="--allow-missing" in words,
-        allow_mixed=names("--allow-mixed"),
-    )
-    paths = takewhile(lambda word: not word.startswith("-"), words[1:])
-    rows = read_rows(list(paths), parse_fields(request.allow_mixed))
-    ranks = [SavedRanks.open(Path(value)) for value in names("--ranks")]
-    document = build(rows, request, Files(ranks))
-    about = identity(rows, request, Files(ranks))
-    write_report(document, about, Path(value_of(words, "-o")), force=False)
-    for path in names("--junit"):
-        write_junit(document.verdicts, Path(path))
+    rows = read_rows(report.rows, parse_fields(report.request.allow_mixed))
+    ranks = [SavedRanks.open(Path(one)) for one in report.ranks]
+    document = build(rows, report.request, Files(ranks))
+    about = identity(rows, report.request, Files(ranks))
+    write_report(document, about, report.out, force=False)
     return document, ranks
 
 
@@ -69,16 +54,10 @@ def write_page(lines: Lines, document: Document, ranks: Sequence[SavedRanks]) ->
     Raises BadInput if a file of the week cannot be read.
     """
     page = lines.state.made(lines.made, "report") / PAGE
-    # With the verdicts on the match.
-    judged = replace(document, verdicts=tuple(lines.made.found()))
-    text, said = week_page(_week(lines, page), judged, ranks)
+    text, said = week_page(_week(lines, page), document, ranks)
     with new_part(page) as temporary:
         temporary.write_text(text, encoding="utf-8")
     return said
-
-
-def _values(words: Sequence[str], option: str) -> tuple[str, ...]:
-    return tuple(value for name, value in pairwise(words) if name == option)
 
 
 def _week(lines: Lines, page: Path) -> Week:
@@ -98,7 +77,7 @@ def _week(lines: Lines, page: Path) -> Week:
         model=", ".join(filter(None, model)),
         accepted=made.status == PASSED,
         warnings=made.warnings,
-        remarks=[*doubts(made.match, lines.head), *_of_both(made)],
+        remarks=[*doubts(made.match, lines.head), *([_BOTH] if made.lost else [])],
         settings=_changed(_settings(state, last), _settings(state, made)) if last.week else {},
         data=_beside(_data(state, last) if last.week else {}, _data(state, made), "-"),
         images=images,
@@ -106,22 +85,6 @@ def _week(lines: Lines, page: Path) -> Week:
         seconds=sum(made.seconds.values()),
         disk=_size(state.place(made), page),
     )
-
-
-def _of_both(made: Attempt) -> list[str]:
-    """What each of two trainings lost, beside the mean that was judged."""
-    found = []
-    for first in made.lost[0] if made.lost else ():
-        same = ("condition", "metric", "data", "against")
-        mean = next((x for x in made.verdicts if all(x.get(n) == first.get(n) for n in same)), None)
-        one, both = first.get("value"), mean and mean.get("value")
-        if first.get("holds") and isinstance(one, float) and isinstance(both, float):
-            name = " on ".join(filter(None, (first.get("metric"), first.get("data"))))
-            found.append(
-                f"judged is the mean of both trainings: {name} is {one:.1f} and "
-                f"{2 * both - one:.1f}, on average {both:.1f}"
-            )
-    return found
 
 
 def _beside(before: Mapping[str, str], now: Mapping[str, str], none: str) -> Pairs:

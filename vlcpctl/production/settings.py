@@ -219,8 +219,9 @@ class Settings:
 
     @property
     def parsed_gates(self) -> list[Gate]:
-        """The conditions, as a report has them."""
-        return [parse_gate(text, _KEYS) for text in self.gates]
+        """The conditions, as a report has them: only with sets of classes on classification."""
+        keys = _KEYS if self.own("guard-classes") else _RETRIEVAL
+        return [parse_gate(text, keys) for text in self.gates]
 
     @property
     def undefined(self) -> str:
@@ -255,9 +256,7 @@ class Settings:
             has_checkpoint=self.buffer_needs_checkpoint,
             stores_features=self.stores_features,
         )
-        for gate in self.gates:  # only with sets of classes are there metrics of classification
-            parse_gate(gate, _KEYS if self.own("guard-classes") else _RETRIEVAL)
-        _ = self.match_gates  # they can be parsed
+        _ = self.parsed_gates, self.match_gates  # they can be parsed
         check_deployment(self.start_from, self.deploy)
 
 

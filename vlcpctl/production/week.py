@@ -10,10 +10,10 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.console import log, say, warn
@@ -21,7 +21,6 @@ from vlcpctl.core.errors import (
     BadInput,
     GateFailed,
     HookFailed,
-    Interrupted,
     OutputExists,
     UsageError,
     VlcpError,
@@ -34,9 +33,7 @@ from vlcpctl.data.tasks.facts import read_stream
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.deletion.receipt import unfinished_under
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.inputs import converted
 from vlcpctl.files.manifest import content_of as content_at
-from vlcpctl.files.manifest import read_manifest
 from vlcpctl.jobs.runner import JobRunner
 from vlcpctl.jobs.script import CommandLine
 from vlcpctl.methods.plugins.method_file import load_method_file
@@ -48,11 +45,10 @@ from vlcpctl.production.changes import (
     of_emptied,
     warnings_of,
 )
-from vlcpctl.production.data import all_left_out, content_of, list_urls
+from vlcpctl.production.data import all_left_out, content_of, list_urls, refuse_leaks
 from vlcpctl.production.guards import find_guards, guard_ids, require_unchanged, say_sights
 from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
 from vlcpctl.production.keep import keep
-from vlcpctl.production.leaks import refuse_leaks
 from vlcpctl.production.lines import Lines, is_imported, write_second_seed
 from vlcpctl.production.options import UpdateOptions, week_number
 from vlcpctl.production.page import PAGE, report_of, write_page
@@ -83,22 +79,20 @@ from vlcpctl.report.write import check_junit_path, write_junit
 
 _REPORT, _REJECTED, _UNDEFINED = "forgetting-report", 7, 3  # and its exit codes
 _SIGNAL = 128  # and the number of the signal: the exit code of a line that it stopped
+RunLine = Callable[[CommandLine], int]  # runs a line; its exit code
 _EVALUATION = ("guard", "guard-classes", "data", "distractors", "index-week", "sample")
 
 
 class LineFailed(VlcpError):
     """A command line of the update failed; its exit code becomes that of the update."""
 
-    def __init__(self, message: str, code: int) -> None:
-        super().__init__(message)
+    def __init__(self, what: str, line: CommandLine, code: int) -> None:
+        advice = "run the same command again to continue"
+        if line.words[0] == _REPORT and code == _UNDEFINED:
+            advice = "--set forgetting-report.undefined=pass, or other conditions, judge it again"
+        said = f"line {line.number}, {line.words[0]}, ended with code {code}"
+        super().__init__(f"{what}: {said}; {advice}")
         self.exit_code = code
-
-
-class RunLines(Protocol):
-    """Runs command lines; `run_lines` but for tests."""
-
-    def __call__(self, lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        """Run the lines one after the other; the first that failed, with its exit code."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,52 +148,20 @@ class Outcome:
 
 
 def update(
-    request: UpdateOptions, run: RunLines, observe: Observe = lambda _point: None
-) -> Outcome:
-    """Make the next week from new data, and accept or reject it.
+    request: UpdateOptions, run: RunLine, observe: Observe = lambda _point: None
+) -> list[Outcome]:
+    """Do what a call asks for; the weeks that it made, of which the last may be rejected.
 
     Data that were accepted before are not trained on again. `observe` is called at the points
-    between which a kill matters. Raises LineFailed, or BadInput for a state that cannot be read.
+    between which a kill matters. Raises LineFailed, UsageError for a week that does not exist, or
+    BadInput for a state that cannot be read, or weights that have changed.
     """
     require_free(request.state)
     with opened(request.state, observe, starts=request.init is not None) as state:
-        return Call(state, request, run).update()
-
-
-def redo(
-    request: UpdateOptions, run: RunLines, observe: Observe = lambda _point: None
-) -> list[Outcome]:
-    """Make a week again, and those after it; the last outcome may be rejected.
-
-    Raises UsageError if there is no such week, and what `update` raises.
-    """
-    with opened(request.state, observe) as state:
-        return Call(state, request, run).redo(str(request.redo))
-
-
-def rollback(request: UpdateOptions, observe: Observe = lambda _point: None) -> Path:
-    """Make a week, or the start (0), the last accepted one again; returns its checkpoint.
-
-    The settings become those of the week. Raises UsageError if there is no such week, and BadInput
-    if its weights have changed; then nothing has changed.
-    """
-    with opened(request.state, observe) as state:
-        head, week = state.head(), int(request.rollback or 0)
-        if gone := _require_week(state, week):
-            changes = changes_between(read_settings(state.root), head[week].settings)
-            weeks, why = [one.week for one in gone], request.reason
-            state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
-        keep(state)
-        return state.made(state.head()[-1], "checkpoint")
-
-
-def _require_week(state: State, week: int) -> list[Attempt]:
-    """The weeks after one. Raises UsageError unless it was accepted and is whole, or BadInput."""
-    if not 0 <= week <= state.last:
-        raise UsageError(f"--rollback {week}: {state.root} has weeks 0 to {state.last}")
-    _require_whole(state, week, f"--rollback {week}")
-    state.verify(state.head()[week])
-    return state.head()[week + 1 :]
+        call = Call(state, request, run)
+        if request.rollback is not None:
+            return call.roll_back(request.rollback)
+        return [call.update()] if request.redo is None else call.redo(request.redo)
 
 
 def dry_run(request: UpdateOptions) -> Iterator[str]:
@@ -210,11 +172,11 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     require_free(request.state)
     exists = request.init is None or (request.state / "state.json").is_file()
     state = State.read(request.state) if exists else State(request.state)
+    call = Call(state, request, run_line)
     if request.rollback is not None:
-        for one in _require_week(state, request.rollback):
+        for one in call.weeks_after(request.rollback):
             yield f"# {state.place(one)}, week {one.week}, is rolled back"
         return
-    call = Call(state, request, run_lines)
     number = max(state.attempts, default=0) + 1
     if request.redo is not None:
         first, todo = call.weeks_of(request.redo)
@@ -243,7 +205,7 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
 class Call:
     """A call of `update` on an open state, and the settings that hold for it."""
 
-    def __init__(self, state: State, request: UpdateOptions, run: RunLines) -> None:
+    def __init__(self, state: State, request: UpdateOptions, run: RunLine) -> None:
         self.state, self.request, self.run = state, request, run
         self.given = given_by(request)
         before: Mapping[str, Mapping[str, Any]] = NEW
@@ -328,6 +290,28 @@ class Call:
         self._count("redone", head)
         return [*outcomes[:-1], self._outcome(state.head()[-1])]
 
+    def roll_back(self, week: int) -> list[Outcome]:
+        """Make a week, or the start (0), the last accepted one again.
+
+        The settings become those of the week.
+        """
+        state, head = self.state, self.state.head()
+        if gone := self.weeks_after(week):
+            changes = changes_between(self.settings.sections, head[week].settings)
+            weeks, why = [one.week for one in gone], self.request.reason
+            state.count("rolled back", head[: week + 1], weeks=weeks, changes=changes, reason=why)
+        keep(state)
+        return [self._outcome(head[week], hooks=False)]
+
+    def weeks_after(self, week: int) -> list[Attempt]:
+        """What a rollback takes back. Raises as `update` unless the week is there and whole."""
+        state = self.state
+        if not 0 <= week <= state.last:
+            raise UsageError(f"--rollback {week}: {state.root} has weeks 0 to {state.last}")
+        _require_whole(state, week, f"--rollback {week}")
+        state.verify(state.head()[week])
+        return state.head()[week + 1 :]
+
     def make(self, head: list[Attempt], wanted: Attempt, source: Attempt | None = None) -> Attempt:
         """The judged attempt for the week after `head`: found, continued or made.
 
@@ -341,7 +325,6 @@ class Call:
             state.discard(state.place(found))
             found = state.put(replace(wanted, id=found.id))
         if found is None:
-            self._warn_of_rejected(wanted)
             found = state.begin(wanted)
         elif self._is_made(found, wanted):
             return state.put(replace(found, settings=wanted.settings))
@@ -498,8 +481,7 @@ class Call:
             checkpoint.parent.mkdir(parents=True, exist_ok=True)
             making.rename(checkpoint)
         lines = self.lines([], made, data)
-        if failed := self._run(lines, lines.of_start()):
-            raise _why_failed("the start is not made", *failed)
+        self._run(lines, lines.of_start(), "the start is not made")
         content = CheckpointManifest.read(checkpoint).content
         if not is_imported(init) and content != wanted.data:
             raise BadInput(f"{init} has changed while it was being copied; try again")
@@ -515,21 +497,12 @@ class Call:
         A rejected training that did not clearly lose more than a bound is made once more, and the
         mean of both is judged.
         """
-        state, todo = self.state, lines.of_week()
+        state = self.state
         state.discard(state.made(lines.made, "report"))  # conditions may differ
-        failed = self._run(lines, todo[:-1])
-        if failed is None:
-            write_second_seed(lines)
-            failed = self._run(lines, todo[-1:])
+        self._run(lines, lines.of_week(), f"week {lines.made.week} is not accepted")
         made = state.attempts[lines.made.id]
-        if failed is not None and (failed[0].words[0], failed[1]) != (_REPORT, _REJECTED):
-            raise _why_failed(f"week {made.week} is not accepted", *failed)
-        path = state.made(made, "report")
         stream = read_stream(state.place(made) / "stream")
-        verdicts = converted(
-            read_manifest(path, "report")["verdicts"], tuple[dict[str, Any], ...], path
-        )
-        verdicts += tuple(judge_match(made.match, self.settings))
+        verdicts = tuple(one.as_json() for one in self.report[0].verdicts)
         is_rejected = any(one["holds"] for one in verdicts)
         judged = replace(
             made,
@@ -541,8 +514,6 @@ class Call:
             dropped=stream.left_out,
             judged=now(),
         )
-        if self.request.junit is not None and self.settings.match_gates:
-            write_junit(judged.found(), self.request.junit)  # the report has not this one
         # Other draws may lose less. In a simulated year, the mean of both rejects as few good weeks
         # as if both had to fail, and finds more bad ones.
         is_clear = any(one.holds and one.is_clear for one in judged.found())
@@ -577,35 +548,40 @@ class Call:
         state.change("rejected", judged, against=judged.against, reason=judged.reason)
         return judged
 
-    def _run(self, lines: Lines, todo: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-        """Run lines one by one, with a look for leaks after the split; the one that failed."""
+    def _run(self, lines: Lines, todo: Sequence[CommandLine], what: str) -> None:
+        """Run lines one by one; raises LineFailed for one that fails, unless it rejects a week."""
         state, number = self.state, lines.made.id
         for line in todo:
             state.observe(f"line {line.number}")
             began, name = time.monotonic(), line.words[0]
             if name == "train-step":
                 self._look_at_captions(lines)
-            failed = self._report(line) if name == _REPORT else self.run([line])
+            code = self._report(lines, line) if name == _REPORT else self.run(line)
             made = state.attempts[number]
             took = made.seconds.get(name, 0.0) + time.monotonic() - began
             state.put(replace(made, seconds={**made.seconds, name: round(took, 1)}))
-            if failed is not None:
-                return failed
+            if code and (name, code) != (_REPORT, _REJECTED):
+                raise LineFailed(what, line, code)
             if name == "split":
                 refuse_leaks(lines)
             state.observe(f"after line {line.number}")
-        return None
 
-    def _report(self, line: CommandLine) -> tuple[CommandLine, int] | None:
+    def _report(self, lines: Lines, line: CommandLine) -> int:
         """Run the line of the report in this process: the page of the week shows the same one."""
+        write_second_seed(lines)
         say(f"[{line.number}] {line}")
         try:
-            self.report = report_of(line.words)
-            enforce(self.report[0].verdicts)
+            document, ranks = report_of(lines.report)
+            on_match = judge_match(self.state.attempts[lines.made.id].match, self.settings)
+            verdicts = (*document.verdicts, *on_match)
+            self.report = replace(document, verdicts=verdicts), ranks
+            if self.request.junit is not None:
+                write_junit(verdicts, self.request.junit)
+            enforce(document.verdicts)
         except VlcpError as error:
             log(printable(f"vlcpctl {_REPORT}: {error}"))
-            return line, error.exit_code
-        return None
+            return error.exit_code
+        return 0
 
     def _look_at_captions(self, lines: Lines) -> None:
         """Record how captions match images. Raises BadInput if that is a condition and unknown."""
@@ -767,29 +743,18 @@ class Call:
                     "NEW_DATA"
                 )
 
-    def _warn_of_rejected(self, wanted: Attempt) -> None:
-        """Name the rejected weeks whose data are in no accepted week."""
-        known = {wanted.data, *(one.data for one in self.state.head())}
-        lost = {one.data: one for one in self.state.attempts.values() if one.status == REJECTED}
-        for data, one in lost.items() if not wanted.again else ():
-            if data not in known and has_pairs(self.state, one):
-                warn(
-                    f"week {one.week} of {one.judged[:10]} ({', '.join(one.names)}) was rejected "
-                    f"and is in no later week; --redo attempts/{one.id:04d} trains it again"
-                )
 
+def run_line(line: CommandLine) -> int:
+    """Run a line in a child of this process; its exit code, as a shell has it."""
+    if line.words[0] != "split":
+        from vlcpctl.models.imports import preload
 
-def run_lines(lines: Sequence[CommandLine]) -> tuple[CommandLine, int] | None:
-    """Run the lines in children of this process; raises LineFailed if a signal stopped them."""
-    from vlcpctl.models.imports import preload
-
-    if any(line.words[0] != "split" for line in lines):
         preload()
-    runner = JobRunner(lines, 1, hides_outputs=True)  # only the checkpoint to deploy is printed
+    runner = JobRunner([line], 1, hides_outputs=True)  # only the checkpoint to deploy is printed
     runner.run()
-    if runner.failed is None and runner.signal is not None:
-        raise LineFailed(f"stopped by signal {runner.signal}", _SIGNAL + runner.signal)
-    return runner.failed
+    if runner.failed is None:
+        return 0 if runner.signal is None else _SIGNAL + runner.signal
+    return runner.failed[1]
 
 
 def _require_whole(state: State, week: int, what: str) -> None:
@@ -806,14 +771,3 @@ def _source(request: UpdateOptions) -> str:
     """An id of what --init names, or its words."""
     init = str(request.init)
     return init if is_imported(init) else content_at(Path(init), "checkpoint")
-
-
-def _why_failed(what: str, line: CommandLine, code: int) -> LineFailed:
-    advice = "run the same command again to continue"
-    if line.words[0] == _REPORT and code == _UNDEFINED:
-        advice = "--set forgetting-report.undefined=pass, or other conditions, judge it again"
-    elif code <= _SIGNAL and code != Interrupted.exit_code:
-        advice = f"correct what its error names, then {advice}"
-    return LineFailed(
-        f"{what}: line {line.number}, {line.words[0]}, ended with code {code}; {advice}", code
-    )

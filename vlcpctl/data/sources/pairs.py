@@ -90,14 +90,6 @@ class _Roles:
         return [name for name in dict.fromkeys(every) if name not in {"", IMAGE}]
 
 
-class UnknownColumn(BadInput):
-    """A file has no column of this name."""
-
-    def __init__(self, path: Path, name: str, known: list[str]) -> None:
-        super().__init__(f"{path}: {unknown_name('column', name, known)}")
-        self.name = name
-
-
 def pairs(source: Source, columns: Columns, *, images: bool = True) -> Iterator[list[Pair]]:
     """The pairs of a source in batches of at most 1,000, or of 8 MiB of images and the last one.
 
@@ -235,11 +227,11 @@ def _checked(source: Source, columns: Columns, roles: _Roles) -> _Roles:
 def pick(path: Path, names: list[str], part: str, given: str | None = None) -> str:
     """The column named `given`; if that is None, the first with a usual name, or "".
 
-    Raises UnknownColumn if the column `given` does not exist.
+    Raises BadInput if the column `given` does not exist.
     """
     if given is not None:
         if given not in names:
-            raise UnknownColumn(path, given, names)
+            raise BadInput(f"{path}: {unknown_name('column', given, names)}")
         return given
     lowered = {name.lower(): name for name in reversed(names)}
     return next((lowered[name] for name in USUAL.get(part, ()) if name in lowered), "")

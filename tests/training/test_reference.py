@@ -72,7 +72,7 @@ def test_it_is_as_large_as_the_batch_or_whole(
     step = _third(world, root, "zscl", tmp_path / "02")
     few = make_task(tmp_path / "few", 3)
     plans = [make_plan(replace(step, reference=path)) for path in (world.tasks[0], few)]
-    assert [plan.reference.sampler.size for plan in plans if plan.reference] == [4, 3]
+    assert [plan.reference.size for plan in plans if plan.reference] == [4, 3]
 
 
 def test_its_pairs_are_in_groups_as_those_to_learn_are(

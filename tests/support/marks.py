@@ -12,9 +12,4 @@ def mostly_slow(cases: Iterable[Any], kept: Collection[Any]) -> list[Any]:
     """The cases of a table, of which only those in `kept` run by default."""
     found = list(cases)
     assert all(one in found for one in kept), kept
-    return [
-        one
-        if one in kept
-        else pytest.param(*(one if isinstance(one, tuple) else (one,)), marks=pytest.mark.slow)
-        for one in found
-    ]
+    return [one if one in kept else pytest.param(one, marks=pytest.mark.slow) for one in found]

@@ -52,11 +52,15 @@ def _trained(world: TrainingWorld, root: Path, name: str, *assignments: str) -> 
     return (root / "01" / WEIGHTS).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def plain(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return _trained(world, tmp_path_factory.mktemp("plain"), "seqf")
+
+
 @pytest.mark.parametrize("name", [*WITHOUT, *HELD])
 def test_only_without_strength_it_is_finetuning(
-    world: TrainingWorld, tmp_path: Path, name: str
+    world: TrainingWorld, plain: bytes, tmp_path: Path, name: str
 ) -> None:
-    plain = _trained(world, tmp_path / "plain", "seqf")
     found = _trained(world, tmp_path / "found", name, *(WITHOUT.get(name) or HELD[name]))
     assert (found == plain) is (name in WITHOUT)
 

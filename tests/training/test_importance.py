@@ -9,6 +9,7 @@ from typing import ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.marks import mostly_slow
 from support.training import journal, resnet, with_settings
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -37,7 +38,7 @@ def _trained(
     return root / f"{tasks - 1:02d}"
 
 
-@pytest.mark.parametrize("name", ["ewc", "mas"])
+@pytest.mark.parametrize("name", mostly_slow(["ewc", "mas"], kept=["ewc"]))
 def test_measuring_leaves_the_statistics_of_batch_norm_alone(
     world: TrainingWorld, tmp_path: Path, name: str
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
 from support.training import column, model_file, resnet, take_part, train_together, with_settings
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
@@ -32,8 +33,12 @@ pytestmark = pytest.mark.dist
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm() -> None:
+def _warm() -> Iterator[None]:
     preload()  # what each process would import again
+    with pytest.MonkeyPatch.context() as patch:
+        # For a log that nobody reads, it looks through all modules at each step of a rendezvous.
+        patch.setattr(dynamic_rendezvous, "get_method_name", lambda _depth=0: "")
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import mostly_slow
 from support.training import column, with_settings
 
 from vlcpctl.core.errors import OutputExists, UsageError
@@ -120,7 +121,7 @@ def test_the_adapter_beside_the_weights_is_their_change(
     assert count_weights(tmp_path / "01") == sum(one.numel() for one in new.values())
 
 
-@pytest.mark.parametrize("names", ["ewc", "si+ctp", "ema"])
+@pytest.mark.parametrize("names", mostly_slow(["ewc", "si+ctp", "ema"], kept=["ewc", "ema"]))
 def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
     world: TrainingWorld, names: str, tmp_path: Path
 ) -> None:
@@ -188,7 +189,7 @@ def test_fp16_skips_an_update_whose_gradients_overflowed(name: str) -> None:
     torch.testing.assert_close(adapters.tensors[name_b].grad, expected)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.parametrize("precision", mostly_slow(["fp32", "fp16"], kept=["fp32"]))
 def test_the_best_epoch_is_written_with_its_own_adapter(
     world: TrainingWorld, tmp_path: Path, precision: str
 ) -> None:

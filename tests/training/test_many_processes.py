@@ -112,10 +112,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "case"), mostly_slow(CASES, kept=USUAL))
+@pytest.mark.parametrize("of", mostly_slow(CASES, kept=USUAL), ids="-".join)
 def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
-    world: TrainingWorld, tmp_path: Path, kind: str, case: str
+    world: TrainingWorld, tmp_path: Path, of: tuple[str, str]
 ) -> None:
+    kind, case = of
     kinds = {"fusion": with_fusion_model(world), "dual": world}
     kinds["sigmoid"] = replace(world, flags={**world.flags, "loss": "sigmoid"})
     step = _second_step(kinds[kind], case, tmp_path)

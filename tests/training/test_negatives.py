@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import mostly_slow
 from support.naive_negatives import both_directions, one_direction, united
 from support.training import column, in_double_precision, with_settings
 from torch import Tensor
@@ -108,7 +109,7 @@ def test_batch_queue_and_replay_leave_out_matches(
 
 
 @pytest.mark.usefixtures("_doubled")
-@pytest.mark.parametrize("names", ["ctp", "derpp", "co2l"])
+@pytest.mark.parametrize("names", mostly_slow(["ctp", "derpp", "co2l"], kept=["ctp", "derpp"]))
 def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path, names: str) -> None:
     first = request(world, names, 0, tmp_path, buffered=True)
     train_step(_with(first, names, steps=2))

@@ -114,7 +114,7 @@ def _several(number: int) -> Pair:
 
 
 @pytest.mark.parametrize(
-    ("kind", "names"),
+    "case",
     mostly_slow(
         [
             *(("dual", names) for names in TEACHABLE),
@@ -124,10 +124,12 @@ def _several(number: int) -> Pair:
         ],
         kept=[("dual", "lucir"), ("buffered", "ctp"), ("fusion", "lwf"), ("all", "modx")],
     ),
+    ids="-".join,
 )
 def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
-    world: TrainingWorld, first: Path, first_fused: Path, tmp_path: Path, kind: str, names: str
+    world: TrainingWorld, first: Path, first_fused: Path, tmp_path: Path, case: tuple[str, str]
 ) -> None:
+    kind, names = case
     if kind == "fusion":
         options = ("lwf.words=false",) if names == "lwf" else ()
         step = second(with_fusion_model(world), first_fused, names, *options)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.training import with_settings
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import UsageError
@@ -93,8 +94,7 @@ def test_its_pairs_are_in_groups_as_those_to_learn_are(
     monkeypatch.setattr(Gift, "loss", look)
     for negatives in ("distinct", "all"):
         step = _third(world, root, "gift", tmp_path / negatives)
-        settings = replace(step.settings, negatives=negatives, steps=1)
-        train_step(replace(step, settings=settings, reference=task))
+        train_step(with_settings(replace(step, reference=task), negatives=negatives, steps=1))
     distinct, plain = seen
     assert distinct.groups is not None
     assert distinct.groups.tolist() == [groups_N[keys.index(key)] for key in distinct.keys]

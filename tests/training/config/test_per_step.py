@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.training import with_settings
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
@@ -90,7 +91,7 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
 
 
 def _scaled(step: TrainRequest, text: str) -> TrainRequest:
-    return replace(step, settings=replace(step.settings, scale_per_step=text))
+    return with_settings(step, scale_per_step=text)
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import mostly_slow
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -76,7 +77,7 @@ def test_a_cpu_reads_every_step_and_a_gpu_several_at_once() -> None:
 
 
 @pytest.mark.usefixtures("late")
-@pytest.mark.parametrize("names", ["ema", "ewc"])  # ewc has a second phase
+@pytest.mark.parametrize("names", mostly_slow(["ema", "ewc"], kept=["ewc"]))  # with two phases
 def test_reading_late_gives_the_same_bytes(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
 ) -> None:

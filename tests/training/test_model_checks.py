@@ -46,6 +46,7 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
     plan = make_plan(step)
     settings = plan.request.settings
     assert (settings.temperature, settings.base_loss) == (None, "mean")
+    assert plan.request.origins["base_loss"] == "sigmoid loss"
     assert next(lines(plan)).endswith(", for a sigmoid loss")
     given = replace(step, origins={**step.origins, "temperature": "flag"})
     assert adapted(given, opened(given)).settings.temperature == "fixed:0.07"

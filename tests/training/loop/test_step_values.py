@@ -51,7 +51,7 @@ def _values(step: int, terms: dict[str, float], tokens: dict[str, float]) -> Ste
 
 
 def test_the_loss_is_the_sum_of_all_terms() -> None:
-    read = _values(3, {"contrastive": 1.5, "x/y": 0.25}, {"mlm": 2.0}).read()
+    (read,) = read_in_order([_values(3, {"contrastive": 1.5, "x/y": 0.25}, {"mlm": 2.0})])
     assert read == {"loss": 3.75, "contrastive": 1.5, "x/y": 0.25, "mlm": 2.0}
     assert list(read) == ["loss", "contrastive", "x/y", "mlm"]
 

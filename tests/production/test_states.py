@@ -238,6 +238,20 @@ def test_none_takes_a_column_of_the_split_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("how", "decided"),
+    [
+        ({"method": "ctp"}, False),
+        ({"method": "der"}, True),
+        ({"method": "der", "replay": "all"}, False),
+    ],
+)
+def test_a_method_decides_what_is_replayed_unless_it_is_set(
+    how: dict[str, str], decided: bool
+) -> None:
+    assert Settings(with_given(NEW, {"train-step": how})).methods_decide_replay == decided
+
+
+@pytest.mark.parametrize(
     ("start_from", "deploy", "words"),
     [
         ("latest", "ema", ["--rule", "ema"]),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.collected import reported
 from support.eval_rows import current, merged_rows, own_rows, read_back, row
-from support.hostile_names import HOSTILE
+from support.hostile_names import HOSTILE, Tags
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import row_of
@@ -24,18 +24,6 @@ from vlcpctl.report.write import markdown
 
 FIELDS = ("run", "method", "task", "split", "protocol", "evaluator", "stream", "checkpoint")
 MARKUP = re.compile(r"(?<!\\)(\[|\]\(|<(?!/?(b|i)>)|`|\$)|(?<!\\)https?:|www\.[a-z]")
-
-
-class _Tags(HTMLParser):
-    """The tags and attributes of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found |= {tag, *(name for name, _ in attrs)}
 
 
 def _rows(**fields: Any) -> list[dict[str, Any]]:
@@ -50,7 +38,7 @@ def _rows(**fields: Any) -> list[dict[str, Any]]:
 
 
 def _document(path: Path, rows: list[dict[str, Any]]) -> Document:
-    return build(read_back(path / "r", rows), ReportRequest(allow_missing=True))
+    return reported(path, rows, allow_missing=True)
 
 
 def test_attributes_that_vary_are_written_with_their_quotes_escaped() -> None:
@@ -72,7 +60,7 @@ def test_a_name_is_text_in_every_format(
     terminal = capsys.readouterr().out
     assert terminal.replace("\n", "").isprintable()
     shown = page(document)
-    assert _Tags(shown).found == _Tags(page(usual)).found
+    assert Tags(shown).found == Tags(page(usual)).found
     text = markdown(document)
     for made in (shown, text):
         assert made.replace("\n", "").replace("\u2212", "").isprintable()

@@ -12,9 +12,7 @@ from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files.rows import read_rows
 from vlcpctl.inspection.check import check
 from vlcpctl.production.settings import read_settings
-from vlcpctl.production.state import TRAINED, Attempt, State
-
-_RESTORE = "; restore it from a backup"
+from vlcpctl.production.state import RESTORE, TRAINED, Attempt, State
 
 
 def check_state(path: Path, *, deep: bool) -> Iterator[str]:
@@ -48,14 +46,14 @@ def _events(state: State) -> None:
     numbers = [one["number"] for one in state.events()]
     last = state.event["number"]
     if numbers != [*range(1, last + 1)] and numbers != [*range(1, last)]:  # the last after a kill
-        raise BadInput(f"{state.root / 'events.ndjson'} has not the events 1 to {last}{_RESTORE}")
+        raise BadInput(f"{state.root / 'events.ndjson'} has not the events 1 to {last}{RESTORE}")
 
 
 def _of_accepted(state: State, one: Attempt, *, deep: bool) -> Iterator[str]:
     """Whether an accepted attempt is whole, and has the weights that state.json lists."""
     place, made = state.place(one), state.made(one, "")
     if one.week and one.parent != state.counting[one.week - 1]:
-        yield f"week {one.week} does not continue the one before it{_RESTORE}"
+        yield f"week {one.week} does not continue the one before it{RESTORE}"
     if state.trimmed(one).exists():
         yield from _raised(read_known, state.trimmed(one))
     else:
@@ -84,9 +82,9 @@ def _of_parts(
     for path in (directory / name for name in names):
         if path.is_dir():
             for problem in check(path, deep=deep):
-                yield problem if ";" in problem else problem + _RESTORE
+                yield problem if ";" in problem else problem + RESTORE
         elif required:
-            yield f"{path} is missing{_RESTORE}"
+            yield f"{path} is missing{RESTORE}"
 
 
 def _deletion(state: State, path: Path) -> None:

@@ -8,14 +8,11 @@ call for the same data.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from vlcpctl.core.console import say
-from vlcpctl.core.ending import at_signal
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.production.hook_variables import CHECKPOINT, HOOK, REPORT, STATE, VERDICT, WEEK
 from vlcpctl.production.options import UpdateOptions
@@ -50,31 +47,18 @@ def run_hook(state: State, request: UpdateOptions, made: Attempt) -> int | None:
         VERDICT: state.made(made, "report") / "summary.json",
     }
     whole = {name: os.path.abspath(path) for name, path in paths.items()}
-    code = _run(command, {HOOK: which, WEEK: str(made.week), **whole})
+    code = subprocess.run(
+        ["sh", "-c", command],
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        env={**os.environ, HOOK: which, WEEK: str(made.week), **whole},
+        check=False,
+    ).returncode
+    code = _SIGNAL - code if code < 0 else code
     state.observe("hook")
     state.attempts[made.id] = replace(made, hook=code)
     state.change("hook", made, hook=which, exit_code=code)
     return code
-
-
-def _run(command: str, variables: dict[str, str]) -> int:
-    """Let a shell run the command; its output goes to stderr. Its exit code as a shell has it."""
-    with subprocess.Popen(
-        ["sh", "-c", command],
-        stdin=subprocess.DEVNULL,
-        stdout=2,
-        stderr=2,
-        env={**os.environ, **variables},
-        process_group=0,
-    ) as process:
-
-        def stop() -> None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)
-
-        with at_signal(stop):
-            code = process.wait()
-    return _SIGNAL - code if code < 0 else code
 
 
 def refuse_in_hook(root: Path) -> None:

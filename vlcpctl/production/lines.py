@@ -176,7 +176,6 @@ class Lines:
             previous = self.state.trained(last)
         elif how.start_from != MERGED:
             previous = self.state.made(self.head[0], "checkpoint")
-        has_replay = "replay" in how.of_training(has_buffer=buffer is not None)
         words = ["train-step", str(task), "-o", str(self.state.trained(self.made))]
         words += ["--run", str(how.own("run")), "--previous", str(previous)]
         words += _options(
@@ -185,7 +184,8 @@ class Lines:
             *(("--reference", one) for one in how.paths(self.state.root, "reference")),
             ("--attempt", self.made.draw or None),
         )
-        words += how.words("train-step", self.state.root, [] if has_replay else ["replay"])
+        without = ["replay"] if buffer is None or how.methods_decide_replay else []
+        words += how.words("train-step", self.state.root, without)
         return [*words, *self._own("seed", *MACHINE), *self._log]
 
     def _merge(self, task: Path) -> Iterator[Words]:

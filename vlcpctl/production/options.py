@@ -262,51 +262,24 @@ class UpdateOptions(Options):
 
 
 class OnlyInFile(Options):
-    """The settings of update.toml that no option of `update` has; --set gives them, too."""
+    """The settings of update.toml that no option of `update` has: no help shows these texts."""
 
     refuses_idle = False
 
-    run: str | None = option("Name of the run in rows and reports, given with --init", "NAME")
-    data: MaybePathText = option(
-        "Directory with the data sets that are given by name", "DIR", INPUT
-    )
-    index_week: MaybeAmount = option(
-        "Week whose model the index of users was built with; none: users have no index",
-        "WEEK|none",
-        INPUT,
-        parse=_index_week,
-    )
-    start_from: str | None = option(
-        "What a week is trained from: latest, as trained last; merged, what --deploy has "
-        "merged; or base, the start",
-        choices=("latest", "merged", "base"),
-    )
-    deploy: str | None = option(
-        "What is judged and deployed: latest, as trained; ema or ema:DECAY, the moving average "
-        "of what was deployed and what was trained; or merged, the mean of the start and of all "
-        "weeks",
-        "WHICH",
-        METHOD,
-    )
-    retries: int | None = option(
-        "How often a rejected week is trained again with other draws, unless it clearly lost "
-        "more than a bound allows; the last verdict counts",
-        "0|1",
-        METHOD,
-        within="[0, 1]",
-    )
-    sample: int | None = option(
-        "Most images of the test split of a week that are evaluated", "N", DATA, within="[1, inf)"
-    )
-    seed: int | None = option("Seed of all random choices", "N", EXECUTION, within="[0, inf)")
-    device: str | None = option("Device to compute on", "NAME", EXECUTION)
-    workers: int | None = option("Processes that decode images", "N", EXECUTION, within="[0, 1024]")
-    threads: MaybeAmount = option(
-        "CPU threads; auto: as many as a line has cores", "auto|N", EXECUTION, parse=_threads
-    )
-    set: Texts = several("Hyper-parameter of a method", "METHOD.PARAMETER=VALUE", METHOD)
+    run: str | None = option("Name of the run in rows and reports, given with --init")
+    data: MaybePathText = option("Directory with the data sets that are given by name")
+    index_week: MaybeAmount = option("Week whose model the index has, or none", parse=_index_week)
+    start_from: str | None = option("What is trained on", choices=("latest", "merged", "base"))
+    deploy: str | None = option("What is judged and deployed: latest, ema, ema:DECAY or merged")
+    retries: int | None = option("How often a rejected week is trained again", within="[0, 1]")
+    sample: int | None = option("Most test images of a week to evaluate", within="[1, inf)")
+    seed: int | None = option("Seed of all random choices", within="[0, inf)")
+    device: str | None = option("Device to compute on")
+    workers: int | None = option("Processes that decode images", within="[0, 1024]")
+    threads: MaybeAmount = option("CPU threads, or auto", parse=_threads)
+    set: Texts = several("Hyper-parameter of a method: METHOD.PARAMETER=VALUE")
     fresh_state: bool = like(RunOptions, "fresh_state")
-    size: MaybeAmount = option("Size of the replay buffer: images, or a share of each week", "N|P%")
-    policy: str | None = option("Rule that chooses the pairs", "NAME", choices=POLICIES)
-    undefined: str | None = option("See forgetting-report", "POLICY", choices=("error", "pass"))
-    false_alarms: float | None = option("See forgetting-report", "A", within="(0, inf)")
+    size: MaybeAmount = option("Size of the replay buffer: images, or a share of each week")
+    policy: str | None = option("Rule that chooses the pairs of the buffer", choices=POLICIES)
+    undefined: str | None = option("See forgetting-report", choices=("error", "pass"))
+    false_alarms: float | None = option("See forgetting-report", within="(0, inf)")

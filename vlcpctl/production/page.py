@@ -62,6 +62,9 @@ def write_page(lines: Lines, document: Document, ranks: Sequence[SavedRanks]) ->
 
 def _week(lines: Lines, page: Path) -> Week:
     state, made, last = lines.state, lines.made, lines.head[-1]
+    place = state.place(made)
+    before = _settings(state, last) if last.week else {}
+    how = _beside(before, _settings(state, made), "none") if before else {}
     deployed = CheckpointManifest.read(state.made(made, "checkpoint"))
     trained = CheckpointManifest.read(state.trained(made))
     methods = dict.fromkeys((trained.method, deployed.method))
@@ -78,12 +81,12 @@ def _week(lines: Lines, page: Path) -> Week:
         accepted=made.status == PASSED,
         warnings=made.warnings,
         remarks=[*doubts(made.match, lines.head), *([_BOTH] if made.lost else [])],
-        settings=_changed(_settings(state, last), _settings(state, made)) if last.week else {},
+        settings={name: pair for name, pair in how.items() if pair[0] != pair[1]},
         data=_beside(_data(state, last) if last.week else {}, _data(state, made), "-"),
         images=images,
         checkpoint=state.trained(made),
         seconds=sum(made.seconds.values()),
-        disk=_size(state.place(made), page),
+        disk=sum(x.stat().st_size for x in place.rglob("*") if x.is_file() and x != page),
     )
 
 
@@ -91,11 +94,6 @@ def _beside(before: Mapping[str, str], now: Mapping[str, str], none: str) -> Pai
     """Each value in the last week and in this one."""
     names = dict.fromkeys([*now, *before])
     return {name: (before.get(name, none), now.get(name, none)) for name in names}
-
-
-def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> Pairs:
-    """The values that differ."""
-    return {name: pair for name, pair in _beside(before, now, "none").items() if pair[0] != pair[1]}
 
 
 def _settings(state: State, made: Attempt) -> dict[str, str]:
@@ -121,8 +119,3 @@ def _data(state: State, made: Attempt) -> dict[str, str]:
     if made.match is not None:
         found["week match"] = str(made.match)
     return {"sources": ", ".join(made.names), **found}
-
-
-def _size(place: Path, page: Path) -> int:
-    """The bytes of an attempt, but for its page."""
-    return sum(path.stat().st_size for path in place.rglob("*") if path.is_file() and path != page)

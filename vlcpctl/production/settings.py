@@ -144,22 +144,14 @@ class Settings:
     @cached_property
     def methods(self) -> tuple[Method, ...]:
         """The methods with their hyper-parameters. Raises UsageError and BadInput as `compose`."""
-        how = self.sections["train-step"]
-        return compose_with(how["preset"], how["method"], how.get("set", ()), self.registry)[0]
+        how, registry = self.sections["train-step"], MethodRegistry.of(self.files)
+        return compose_with(how["preset"], how["method"], how.get("set", ()), registry)[0]
 
-    @cached_property
-    def registry(self) -> MethodRegistry:
-        """The methods that --method may name."""
-        return MethodRegistry.of(self.files)
-
-    def of_training(self, *, has_buffer: bool = True) -> dict[str, Any]:
-        """The settings of the training by their names, without those that the methods decide."""
-        how = {name.replace("-", "_"): one for name, one in self.sections["train-step"].items()}
-        found = {name: one for name, one in how.items() if name in SETTINGS}
-        decided = "replay" in settings_of_methods(self.methods) and found.get("replay") == REPLAY
-        if not has_buffer or decided:
-            found.pop("replay", None)
-        return found
+    @property
+    def methods_decide_replay(self) -> bool:
+        """Whether the methods decide what is replayed, which the state only has by default."""
+        is_usual = self.sections["train-step"].get("replay") == REPLAY
+        return is_usual and "replay" in settings_of_methods(self.methods)
 
     @property
     def deploy(self) -> str:

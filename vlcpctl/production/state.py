@@ -55,7 +55,7 @@ Observe = Callable[[str], None]
 
 _SCHEMA_0_3 = "vlcpctl.state/1"
 _MOST_BYTES = 1 << 28
-_RESTORE = "; restore it from a backup"
+RESTORE = "; restore it from a backup"
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
@@ -186,7 +186,7 @@ class State:
             raise BadInput(
                 f"{path} has schema {found.get('schema')!r:.80}; this version reads {SCHEMA}"
             )
-        check_seal(path, found, _RESTORE)
+        check_seal(path, found, RESTORE)
         state = cls(root, observe)
         attempts = converted(found.get("attempts"), tuple[Attempt, ...], path)
         state.attempts = {one.id: one for one in attempts}
@@ -194,7 +194,7 @@ class State:
         state.event = converted(found.get("event"), dict[str, Any], path)
         weeks = [state.attempts[one].week for one in state.counting if one in state.attempts]
         if weeks != list(range(len(state.counting))):
-            raise BadInput(f"{path}: the head has no start, or not each week{_RESTORE}")
+            raise BadInput(f"{path}: the head has no start, or not each week{RESTORE}")
         return state
 
     def save(self) -> None:
@@ -340,9 +340,9 @@ class State:
             if path == deployed and found.content != attempt.checkpoint:
                 raise BadInput(
                     f"{path} is checkpoint {found.content[:12]}, and state.json lists "
-                    f"{attempt.checkpoint[:12]}{_RESTORE}"
+                    f"{attempt.checkpoint[:12]}{RESTORE}"
                 )
-            verify_files(path, found.digests, advice=_RESTORE, use_cache=False)
+            verify_files(path, found.digests, advice=RESTORE, use_cache=False)
             self._verified.add(path)
 
     def point(self) -> None:
@@ -441,9 +441,9 @@ def read_events(path: Path) -> tuple[list[dict[str, Any]], int]:
         try:
             event = json.loads(line)
         except ValueError as error:
-            raise BadInput(f"{path}:{number} is not readable JSON: {error}{_RESTORE}") from error
+            raise BadInput(f"{path}:{number} is not readable JSON: {error}{RESTORE}") from error
         if not isinstance(event, dict) or not isinstance(event.get("number"), int):
-            raise BadInput(f"{path}:{number} is not an event{_RESTORE}")
+            raise BadInput(f"{path}:{number} is not an event{RESTORE}")
         found.append(event)
     return found, sum(len(line) + 1 for line in whole)
 

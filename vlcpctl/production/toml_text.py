@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,51 +28,34 @@ def write_settings(path: Path, given: _Given) -> None:
     wanted = tomllib.loads(text)
     for section, values in given.items():
         found = wanted.setdefault(section, {})
-        for name, value in values.items():
-            found.pop(name, None)
-            if value is not None:
-                found[name] = value
+        found |= values
+        for name in [name for name, value in found.items() if value is None]:
+            del found[name]
     edited = _edited(text, given)
     try:
         is_right = tomllib.loads(edited) == wanted
     except tomllib.TOMLDecodeError:
         is_right = False
-    if not is_right:
-        edited = _HEAD + "".join(_section(name, values) for name, values in wanted.items())
     with new_part(path) as temporary:
-        temporary.write_text(edited, encoding="utf-8")
+        temporary.write_text(edited if is_right else _edited(_HEAD, wanted), encoding="utf-8")
 
 
 def _edited(text: str, given: _Given) -> str:
-    """The text with the values in their lines, or in new lines at the end of their sections."""
-    left = {section: dict(values) for section, values in given.items()}
-    lines, section = list[str](), ""
-    for line in text.splitlines():
-        name = line.partition("=")[0].strip()
-        if line.startswith("["):
-            _append(lines, left.pop(section, {}))
-            section = line.strip("[] ")
-        elif name in left.get(section, {}):
-            lines += _lines({name: left[section].pop(name)})
-            continue
-        lines.append(line)
-    _append(lines, left.pop(section, {}))
-    text = "\n".join(lines) + "\n"
-    return text + "".join(_section(one, values) for one, values in left.items())
-
-
-def _append(lines: list[str], values: Mapping[str, Any]) -> None:
-    """Add values at the end of a section, before the empty lines that divide it from the next."""
-    end = max((number for number, line in enumerate(lines, 1) if line.strip()), default=0)
-    lines[end:end] = _lines(values)
-
-
-def _section(name: str, values: Mapping[str, Any]) -> str:
-    return "\n".join(["", f"[{name}]", *_lines(values), ""])
-
-
-def _lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name} = {_value(one)}" for name, one in values.items() if one is not None]
+    """The text with the values in their lines, or in new ones at the end of their sections."""
+    head, *blocks = re.split(r"^(?=\[)", text.removesuffix("\n") + "\n", flags=re.MULTILINE)
+    found = {block.partition("]")[0].strip("[ "): block for block in blocks}
+    for section, values in given.items():
+        block = found.get(section, f"\n[{section}]\n")
+        for name, value in values.items():
+            line = "" if value is None else f"{name} = {_value(value)}\n"
+            own = re.compile(rf"^[ \t]*{name}[ \t]*=.*\n", re.MULTILINE)
+            if own.search(block):
+                block = own.sub(lambda _, line=line: line, block, count=1)
+            else:  # before the empty lines that divide it from the next section
+                whole = block.rstrip("\n") + "\n"
+                block = whole + line + block[len(whole) :]
+        found[section] = block
+    return head + "".join(found.values())
 
 
 def _value(value: Any) -> str:

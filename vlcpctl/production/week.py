@@ -24,7 +24,6 @@ from vlcpctl.core.errors import (
     OutputExists,
     UsageError,
     VlcpError,
-    missing,
     some_names,
 )
 from vlcpctl.core.words import counted, printable, wrapped
@@ -186,7 +185,7 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
     else:
         head, data = state.head(), request.sources
         if not head:
-            start = call.new(0, "", (str(request.init), *request.buffer_from), [])
+            start = call.new([], "", (str(request.init), *request.buffer_from))
             head = [replace(start, id=number)]
             state.attempts[number] = head[0]
             yield "# the start"
@@ -196,7 +195,7 @@ def dry_run(request: UpdateOptions) -> Iterator[str]:
             yield from map(str, call.lines([], head[0], request.buffer_from).of_start())
             number += 1
         call.check(state.head())
-    made = replace(call.new(len(head), "", (), head), id=number)
+    made = replace(call.new(head, "", ()), id=number)
     yield from (f"# week {made.week}", *map(str, call.lines(head, made, data).of_week()))
     yield f"# if the last line exits with 0, week {made.week} is accepted; with 7, it is rejected"
     yield "# not checked: whether the data are new, have test images, or were made before"
@@ -248,7 +247,7 @@ class Call:
         self._require_reason(content)
         head = state.head()
         names = tuple(printable("/".join(Path(one).absolute().parts[-2:])) for one in data)
-        made = self.new(len(head), content, names, head)
+        made = self.new(head, content, names)
         left_out = self.lines(head, made, data).left_out()
         if counts := all_left_out(data, self.settings, state.root, left_out):
             why = sentence(counts, sum(sum(one.values()) for one in counts.values()))
@@ -274,10 +273,9 @@ class Call:
             if not has_pairs(state, old):
                 say(f"{state.place(old)} has no pair for training left, and is not made again")
                 continue
-            made = self.new(len(head), old.data, old.names, head, again=old)
-            data = [str(state.task(old))]
-            left_out = self.lines(head, made, data).left_out()
-            if all_left_out(data, self.settings, state.root, left_out):
+            made = self.new(head, old.data, old.names, again=old)
+            left_out = self.lines(head, made, ()).left_out()
+            if all_left_out([str(state.task(old))], self.settings, state.root, left_out):
                 raise UsageError(f"all pairs of {state.place(old)} are accepted, or were deleted")
             made = self.make(head, made, old)
             outcomes.append(self._outcome(made, hooks=made.status != PASSED))
@@ -341,13 +339,12 @@ class Call:
 
     def new(
         self,
-        week: int,
+        head: Sequence[Attempt],
         content: str,
         names: tuple[str, ...],
-        head: Sequence[Attempt],
         again: Attempt | None = None,
     ) -> Attempt:
-        """The attempt that the settings ask for; it is not recorded, and has no number."""
+        """The attempt after `head` that the settings ask for; not recorded, without a number."""
         root, settings = self.state.root, self.settings
         if again is not None:  # pairs keep their split
             kept = {**settings.sections, "split": again.settings["split"]}
@@ -372,7 +369,7 @@ class Call:
         return Attempt(
             id=0,
             key=content_id(deciding),
-            week=week,
+            week=len(head),
             parent=head[-1].id if head else 0,
             data=content,
             names=names,
@@ -461,15 +458,13 @@ class Call:
         """Make what is missing of the start, and let it count."""
         state, request = self.state, self.request
         init, data = str(request.init), list(request.buffer_from)
-        if absent := next((one for one in data if not Path(one).exists()), None):
-            raise BadInput(f"--buffer-from {missing(absent)}")
         if not data:
             warn(
                 f"{state.root} starts without --buffer-from: the first week replays nothing that "
                 "the model has learned before, and may lose it"
             )
         state.root.mkdir(parents=True, exist_ok=True)
-        wanted = self.new(0, _source(request), (init, *data), [])
+        wanted = self.new([], _source(request), (init, *data))
         earlier = content_of(data, self.settings, state) if data else ""
         wanted = replace(wanted, key=content_id([wanted.key, earlier, request.model]))
         made = state.with_key(wanted.key) or state.begin(wanted)
@@ -641,7 +636,7 @@ class Call:
         """Whether these weeks, with these settings, are those that count, and no others."""
         state, head = self.state, self.state.head()[:first]
         for old in todo:
-            wanted = self.new(len(head), old.data, old.names, head, again=old)
+            wanted = self.new(head, old.data, old.names, again=old)
             found = state.with_key(wanted.key)
             if found is None or found.id not in state.counting:
                 return False

@@ -405,12 +405,12 @@ class Facts:
 
     def _with_interval(self, one: Fact, key: str) -> Fact:
         """`bwt_gem` is the mean of what was lost since each earlier task was learned."""
+        of = "learned", one.run, key
         drops = [
             drop
             for drop in self._drops
-            if drop.against == "learned" and drop.curve.run.name == one.run and drop.key == key
-            and drop.curve.track is one.track
-        ]  # fmt: skip
+            if (drop.against, drop.curve.run.name, drop.key) == of and drop.curve.track is one.track
+        ]
         known = [drop.interval for drop in drops if drop.interval is not None]
         if one.number is None or not known or len(known) < len(drops):
             return one
@@ -573,11 +573,9 @@ class Facts:
                 value = setting_of(row.config, metric.key or "")
                 # As text: numbers of a table of settings have no common number of decimals.
                 text = None if value is None else setting_text(value)
-                one = Fact(
-                    metric=metric.text, value=text, run=run, method=row.method,
-                    step=step_of(row), **names,
-                )  # fmt: skip
-                known[row.step, text, row.method, *names.values()] = one
+                names |= {"run": run, "method": row.method, "step": step_of(row)}
+                one = Fact(metric=metric.text, value=text, **names)
+                known[text, *names.values()] = one
             yield from known.values()
 
 

@@ -195,8 +195,8 @@ def _tallies(
             then, now = ranks.of(one.then), ranks.of(one.now)
             if then is not None and now is not None:
                 then, now = then.shared_with(now), now.shared_with(then)
-                yield from (_tally(one, way, then.ways[way], now.ways[way])
-                            for way in sorted(then.ways))  # fmt: skip
+                for way in sorted(then.ways):
+                    yield _tally(one, way, then.ways[way], now.ways[way])
         notes |= ranks.notes
         used |= ranks.used
 
@@ -375,8 +375,8 @@ def _runs_table(title: str, tallies: Sequence[Tally]) -> Table:
         cells = [TableCell(str(one), value=one) for one in counts]
         share = TableCell(f"{100 * lost / then:.0f} %" if then else "-")
         rows.append((TableCell(run), *cells[:3], share, *cells[3:]))
-    notes = {f"seed {one.seed} of {counted(len(one.seeds), 'seed')} is counted"
-             for one in tallies if len(one.seeds) > 1}  # fmt: skip
+    several = {(one.seed, len(one.seeds)) for one in tallies if len(one.seeds) > 1}
+    notes = (f"seed {seed} of {counted(count, 'seed')} is counted" for seed, count in several)
     group = RowGroup("", tuple(rows))
     title = f"Forgotten and gained queries: {title}"
     return Table(title, columns, (group,), tuple(sorted(notes)))

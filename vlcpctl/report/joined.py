@@ -19,15 +19,7 @@ from msgspec import structs
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
-from vlcpctl.report.scores import (
-    BASE,
-    START,
-    Lineage,
-    grouped,
-    is_outside,
-    is_upper_bound,
-    step_of,
-)
+from vlcpctl.report.scores import BASE, START, Lineage, grouped, is_outside, is_upper_bound, step_of
 
 Chain = tuple[str, int]  # the run and seed
 _USUAL = 2  # digits of a task's number

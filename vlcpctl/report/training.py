@@ -317,9 +317,8 @@ def loss_chart(
     marks = [mark for mark in ticks(*ends, 8) if mark % 1 == 0 and ends[0] <= mark <= ends[1]]
     values = np.concatenate([line.points[2:].ravel() for line in lines])
     ys = ticks(float(np.nanmin(values)), float(np.nanmax(values)))
-    title = f"{name} over the steps"
-    return LineChart(name, title, caption, titles, lines, ends, marks, ys, "{:g}".format,
-                     (320, 160), 1)  # fmt: skip
+    axes = ends, marks, ys, "{:g}".format
+    return LineChart(name, f"{name} over the steps", caption, titles, lines, *axes, (320, 160), 1)
 
 
 def _rank(term: str) -> tuple[int, str]:

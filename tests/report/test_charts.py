@@ -142,9 +142,6 @@ def test_a_line_of_a_loss_is_broken_where_a_value_is_missing() -> None:
         assert marker.get("transform", "").startswith("translate(320 160)")
 
 
-HOSTILE = "a $x_1$ _b"
-
-
 def _write(rows: list[dict[str, Any]], path: Path, name: str = "out") -> Path:
     path.mkdir(exist_ok=True)
     found, request = read_back(path / "r", rows), ReportRequest()
@@ -157,7 +154,7 @@ def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("matplotlib")
-    rows = [*own_rows(), *merged_rows(), *own_rows(run=HOSTILE)]
+    rows = [*own_rows(), *merged_rows(), *own_rows(run="a $x_1$ _b")]
     one, other = _write(rows, tmp_path / "a"), _write(rows[::-1], tmp_path / "b")
     names = json.loads((one / "figures.json").read_text())["figures"]
     ends = ("curves-one-column", "curves-two-columns", "heat-maps", "tasks")

@@ -151,33 +151,30 @@ def test_a_baseline_has_the_seed_of_the_run_or_stands_for_all(tmp_path: Path) ->
     assert (one_for_all.drop.values, by_seed.drop.values) == ((-10, -14), (-10, -24))
 
 
+OF_MERGED = row(gallery="merged", tasks=[NAMES[0]], task="merged", run="er", checkpoint="E")
+ELSEWHERE = row(task="other", task_step=None, run="er", checkpoint="E")
+TWICE = [*other(), WEEKS[0] | {"run": "t", "checkpoint": "1e1e1e9"}]
+
+
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("rows", "name", "error", "said"),
     [
-        ("nobody", UsageError, "unknown run 'nobody'"),
-        ("2e2e2", UsageError, "at least 6 digits"),  # too short
-        ("1e1e1e", UsageError, "1e1e1e is the start of 2 ids"),
-        ("a\0b", UsageError, "unknown run"),
-        (".", BadInput, "checkpoint.json"),
+        (TWICE, "nobody", UsageError, "unknown run 'nobody'"),
+        (TWICE, "2e2e2", UsageError, "at least 6 digits"),  # too short
+        (TWICE, "1e1e1e", UsageError, "1e1e1e is the start of 2 ids"),
+        (TWICE, "a\0b", UsageError, "unknown run"),
+        (TWICE, ".", BadInput, "checkpoint.json"),
+        (current([OF_MERGED]), "er", BadInput, "er has no rows on the own gallery of any data"),
+        (current([ELSEWHERE]), "er", BadInput, "er and the last models .* have no data in common"),
     ],
 )
-def test_an_unknown_baseline_is_refused(
-    tmp_path: Path, name: str, error: type[Exception], said: str
+def test_a_baseline_that_is_unknown_or_has_no_rows_is_refused(
+    tmp_path: Path, rows: Rows, name: str, error: type[Exception], said: str
 ) -> None:
-    rows = [*WEEKS, *other(), *[one | {"run": "t", "checkpoint": "1e1e1e9"} for one in WEEKS[:1]]]
     with pytest.raises(error, match=said) as caught:
-        reported(tmp_path, rows, baseline=name)
+        reported(tmp_path, [*WEEKS, *rows], baseline=name)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
-
-
-def test_a_baseline_without_rows_to_compare_is_refused(tmp_path: Path) -> None:
-    merged = row(gallery="merged", tasks=[NAMES[0]], task="merged", run="er", checkpoint="E")
-    with pytest.raises(BadInput, match=r"er has no rows on the own gallery of any data"):
-        reported(tmp_path, [*WEEKS, *current([merged])], baseline="er")
-    elsewhere = current([row(task="other", task_step=None, run="er", checkpoint="E")])
-    with pytest.raises(BadInput, match=r"er and the last models .* have no data in common"):
-        reported(tmp_path, [*WEEKS, *elsewhere], baseline="er")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,6 @@ from vlcpctl.report.rollout import (
 )
 
 Rows = list[dict[str, Any]]
-MOST = "lose at most"
 PLAIN = {"duplicates": "unite"}
 MORE = {**PLAIN, "distractors": ["week"]}
 MIXED = {**MORE, "distractors_by": "query"}
@@ -108,32 +108,23 @@ def test_rows_on_an_index_are_in_no_other_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words", "losses"),
     [
-        ((80, 79, 78, 60), "the index can stay; ", "lose at most 1.00 if the index stays"),
+        ((80, 79, 78, 60), "the index can stay; ", ["lose at most 1.00"]),
         (
             (80, 79, 70, 79),
             "the index can stay, but not with new items by the new model: ",
-            f"{MOST} 1.00 if the index stays, {MOST} 10.00 if only new items are embedded",
+            ["lose at most 1.00", "lose at most 10.00"],
         ),
-        (
-            (80, 70, 70, 79),
-            "re-embed before you deploy; ",
-            "lose at most 10.00 if the index stays, lose at most 1.00 if all items are embedded",
-        ),
-        (
-            (80, 65, 60, 28),
-            "do not deploy, neither with this index nor with a new one; ",
-            "lose at most 15.00 if the index stays, lose at most 52.00 if all items are embedded",
-        ),
-        ((80, 82, 83, 84), "the index can stay; ", "gain at least 2.00 if the index stays"),
+        ((80, 70, 70, 79), "re-embed before you ", ["lose at most 10.00", "lose at most 1.00"]),
+        ((80, 65, 60, 28), f"{NEITHER}; ", ["lose at most 15.00", "lose at most 52.00"]),
+        ((80, 82, 83, 84), "the index can stay; ", ["gain at least 2.00"]),
     ],
 )
 def test_words_say_which_choice_is_enough(
-    tmp_path: Path, values: tuple[float, float, float, float], words: str, losses: str
+    tmp_path: Path, values: tuple[float, float, float, float], words: str, losses: list[str]
 ) -> None:
-    document = reported(tmp_path, scores(*values))
-    said = sentence(document.roll_outs, "rm")
+    said = sentence(reported(tmp_path, scores(*values)).roll_outs, "rm")
     assert said.startswith(f"ctp, index by production: {words}")
-    assert said.endswith(f"; items in the guard {losses}")
+    assert re.findall(r"\w+ at \w+ [\d.]+", said.partition("; items in the guard ")[2]) == losses
 
 
 def test_index_loss_and_reembed_gain_are_conditions(tmp_path: Path) -> None:
@@ -149,10 +140,7 @@ def test_index_loss_and_reembed_gain_are_conditions(tmp_path: Path) -> None:
         enforce(verdicts)
     usual = [one for one in scores(80, 70, 60, 75) if "gallery_checkpoint" not in one]
     (verdict,) = reported(tmp_path, usual, fail_if=gates[:1]).verdicts
-    assert (
-        verdict.undefined
-        == "no run was evaluated on an index of an earlier model (--gallery-checkpoint)"
-    )
+    assert "--gallery-checkpoint" in str(verdict.undefined)
     assert not verdict.passes
 
 

@@ -58,15 +58,6 @@ def test_scores_and_forgetting_of_one_run_by_hand(tmp_path: Path) -> None:
     }
 
 
-def test_joint_at_the_last_step_has_scores_and_no_forgetting(tmp_path: Path) -> None:
-    tables = _tables(tmp_path, own_rows() + own_rows(JOINT, run="joint", method="joint"))
-    found = _row(tables["Forgetting in rm, own galleries"], "joint")
-    assert found["own_final"].text == "70.00"
-    assert {found[name].text for name in ("bwt_gem", "forgetting_max", "fr_dha")} == {"-"}
-    notes_ = tables["Forgetting in rm, own galleries"].readings
-    assert "joint has no forgetting metrics: it was evaluated at its last step only" in notes_
-
-
 def test_runs_stand_in_groups_the_weakest_first(tmp_path: Path) -> None:
     better = tuple(tuple(value + 5 for value in line) for line in OWN)
     buffer = {"policy": "ring", "size": "5%"}
@@ -79,6 +70,11 @@ def test_runs_stand_in_groups_the_weakest_first(tmp_path: Path) -> None:
         ("Memory buffer", ["er"]),
     ]
     assert _row(table, "er")["method"].text == "seqf, ring 5%"
+    found = _row(table, "joint-b")
+    assert found["own_final"].text == "70.00"
+    assert {found[name].text for name in ("bwt_gem", "forgetting_max", "fr_dha")} == {"-"}
+    said = "joint-b has no forgetting metrics: it was evaluated at its last step only"
+    assert said in table.readings
 
 
 def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:

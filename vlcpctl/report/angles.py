@@ -143,14 +143,13 @@ def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) 
     names = [*(f"{key}_{low}_{high}" for low, high in bins), f"{key}_mean"]
     groups = []
     for run in dict.fromkeys(pair.run for pair in pairs):
-        rows = tuple(_cells(turn, key, names) for turn in pairs if turn.run == run)
-        groups.append(RowGroup(run, rows))
+        rows = []
+        for turn in (one for one in pairs if one.run == run):
+            values = (turn.metrics.get(name) for name in names)
+            cells = (number_cell(Spread(spread) if spread else None) for spread in values)
+            angles = TableCell(str(int(turn.degrees[key].sum())))
+            rows.append((TableCell(turn.steps), *cells, angles))
+        groups.append(RowGroup(run, tuple(rows)))
     notes = ("percent of the angles in each bin of degrees; the mean is in degrees", measure.note)
     title = f"{measure.short}, {SIDES[side]}: {measure.meaning}"
     return Table(title, columns, tuple(groups), tuple(note for note in notes if note))
-
-
-def _cells(pair: CheckpointPair, key: str, names: list[str]) -> tuple[TableCell, ...]:
-    values = (pair.metrics.get(name) for name in names)
-    numbers = (number_cell(Spread(spread) if spread else None) for spread in values)
-    return TableCell(pair.steps), *numbers, TableCell(str(int(pair.degrees[key].sum())))

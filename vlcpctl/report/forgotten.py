@@ -7,6 +7,7 @@ lines of a pair.
 from __future__ import annotations
 
 import io
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ ABOUT = (
 MOST_EXAMPLES = 200  # of a page
 EDGE = 96  # pixels: the longest edge of a picture
 
+_KEY = re.compile("[0-9a-f]{32}")
 _OF_A_LIST = 12  # examples
 _AT_ONCE = 8  # pairs of rows whose ranks are read together
 _LONGEST_TEXT = 160  # characters
@@ -259,7 +261,7 @@ class Library:
         """
         from vlcpctl.data.tasks.keys import Keys
 
-        is_key = (one for one in dict.fromkeys(keys) if len(one) == 32 and _is_hex(one))
+        is_key = (one for one in dict.fromkeys(keys) if _KEY.fullmatch(one))
         wanted = Keys.of([one for one in is_key if one not in self._places])
         for split in self._opened if len(wanted) else ():
             for row in np.flatnonzero(split.keys.among(wanted)).tolist():
@@ -293,10 +295,6 @@ class Library:
             for name in task.manifest.splits
             if (self.splits is None or name in self.splits) and task.counts[name]
         ]
-
-
-def _is_hex(text: str) -> bool:
-    return not set(text) - set("0123456789abcdef")
 
 
 def _clipped(text: str) -> str:

@@ -196,17 +196,12 @@ class Verdict:
             return f"{subject} is undefined, {self.undefined}"
         interval = "" if self.low is None else f" (95 % {self.low:.2f} to {self.high:.2f})"
         sign = "" if self.exceeds else ", not"
-        return f"{subject} = {self.value:.4f}{interval}{sign} {self.comparison}{self._by_chance}"
-
-    @property
-    def _by_chance(self) -> str:
-        """What is said of chance behind a loss, and of one that is not resolved."""
-        if self.chance is None:
-            return ""
-        if self.exceeds:
-            but = "and" if self.holds else "but"
-            return f", {but} chance alone reaches {self.chance:.2f}"
-        return "" if self.is_resolved else ", not resolved"
+        chance = ""
+        if self.chance is not None and self.exceeds:
+            chance = f", {'and' if self.holds else 'but'} chance alone reaches {self.chance:.2f}"
+        elif self.chance is not None and not self.is_resolved:
+            chance = ", not resolved"
+        return f"{subject} = {self.value:.4f}{interval}{sign} {self.comparison}{chance}"
 
     def as_json(self) -> dict[str, Any]:
         """The verdict's fields and outcome; a bound that is not recorded is null.

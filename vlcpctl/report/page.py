@@ -20,7 +20,7 @@ from vlcpctl.report.gates import overall, verdicts_table
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.report import TITLE, Document
-from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
+from vlcpctl.report.scores import GROUPS, Run, Track, over_seeds
 from vlcpctl.report.table import fixed
 from vlcpctl.report.tables import (
     MOST_SHOWN,
@@ -143,20 +143,14 @@ def _lost(runs: Iterable[Run], key: str) -> Iterator[str]:
     """What each run lost on earlier tasks, of what it had learned."""
     start = "; on earlier tasks, since each was just learned, "
     for run in runs:
-        learned, change = _earlier_when_learned(run, key), run.summary(key, "bwt_gem")
+        earlier, change = run.counted[:-1], run.summary(key, "bwt_gem")
+        scores = run.own[key] if change else ()
+        learned = over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in scores)
         if learned is not None and change is not None:
             word, of = ("lost", "of") if change.mean <= 0 else ("gained", "on")
             points = fixed(abs(change.mean))
             yield f"{start}{run.name} {word} {points} {of} {fixed(learned.mean)}"
             start = ", "
-
-
-def _earlier_when_learned(run: Run, key: str) -> Spread | None:
-    """The mean score of the tasks before the last, each just after it was learned."""
-    earlier, own = run.counted[:-1], run.own.get(key)
-    if own is None or not earlier:
-        return None
-    return over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in own)
 
 
 def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:

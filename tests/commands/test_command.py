@@ -21,7 +21,6 @@ from vlcpctl import cli
 from vlcpctl.commands import COMMANDS, GROUPS, command, command_class
 from vlcpctl.commands.paths import refuse_url
 from vlcpctl.commands.words import _MEANT, OFFERS, option_meant
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.options import SECTIONS, options_of, spelled
 
 Program = Callable[..., ProgramResult]
@@ -103,7 +102,7 @@ def test_names_of_hubs_and_odd_paths_are_not_urls(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["file:///x", "HTTPS://host/x", "s3://bucket/x", "gs://b"])
 def test_a_scheme_makes_a_url(text: str) -> None:
-    with pytest.raises(UsageError, match="is a URL"):
+    with pytest.raises(ValueError, match="is a URL"):
         refuse_url(text)
 
 

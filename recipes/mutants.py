@@ -166,10 +166,8 @@ def tried(one: Break, limit: float, *, everything: bool) -> tuple[str, str]:
     """Whether the tests killed or survived a break, and what they printed."""
     with tempfile.TemporaryDirectory() as place:
         tree = Path(place)
-        for name in ("vlcpctl", "tests", "recipes", "docs"):
-            shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "CHANGELOG.md"):
-            shutil.copy2(ROOT / name, tree / name)
+        left_out = shutil.ignore_patterns(".git", ".venv", ".*_cache", "runs", "__pycache__")
+        shutil.copytree(ROOT, tree, ignore=left_out, dirs_exist_ok=True)
         (tree / one.file).write_text(one.source, encoding="utf-8")
         result, text = run_tests(tree, tests_of(one.file, tree), limit)
         if everything and result == "SURVIVED":

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from support.eval_rows import own_rows, write_rows
+from support.marks import mostly_slow
 from support.pair_files import rows, write_parquet
 from support.program import TINY, run_program
 
 SIZE = 4 * 2**20
 WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report", "export"]
-each_writer = pytest.mark.parametrize("command", WRITERS)
+each_writer = pytest.mark.parametrize("command", mostly_slow(WRITERS, kept=["split", "train-step"]))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.marks import mostly_slow
 from support.recipe_lines import (
     DATA,
     RECIPES,
@@ -184,7 +183,8 @@ def test_the_industries_get_the_directories_that_are_trained_on(tmp_path: Path, 
     assert names == [*(INDUSTRIES if order == "default" else reversed(INDUSTRIES))]
 
 
-@pytest.mark.parametrize("order", mostly_slow(["default", "reversed"], kept=["default"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["default", "reversed"])
 def test_the_emoji_groups_get_the_directories_that_are_trained_on(
     tmp_path: Path, order: str
 ) -> None:

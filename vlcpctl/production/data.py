@@ -8,7 +8,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ from vlcpctl.data.sources.identity import identify
 from vlcpctl.data.sources.pairs import check
 from vlcpctl.data.splitting import writing
 from vlcpctl.data.splitting.leaving_out import Counts, images_of
-from vlcpctl.data.splitting.plan import plan_of
+from vlcpctl.data.splitting.plan import Plan, plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.ids import canonical_json, content_id
@@ -36,9 +35,7 @@ def content_of(data: Sequence[str], settings: Settings, state: State) -> str:
 
     Raises UsageError or BadInput as `split` does.
     """
-    plan = plan_of(_options(data, settings, state.root))
-    for file in plan.files:
-        check(file, plan.columns)
+    plan = _plan(data, settings, state.root, ())
     found = identify(plan.inputs, plan.columns, None)
     return content_id(sorted(canonical_json(one) for one in found.values()))
 
@@ -67,21 +64,20 @@ def all_left_out(
     """
     if not left_out:
         return None
-    options = replace(_options(data, settings, root), not_=list(left_out))
     with suppress(BadInput):
-        plan = plan_of(options)
-        for file in plan.files:
-            check(file, plan.columns)
-        return writing.all_left_out(plan)
+        return writing.all_left_out(_plan(data, settings, root, left_out))
     return None
 
 
-def _options(data: Sequence[str], settings: Settings, root: Path) -> SplitOptions:
-    """The options of the split of a week that decide what is read."""
+def _plan(data: Sequence[str], settings: Settings, root: Path, left_out: Sequence[Path]) -> Plan:
+    """What the split of a week reads. Raises UsageError or BadInput as `split` does."""
     how = {name.replace("-", "_"): one for name, one in settings.sections["split"].items()}
     how.pop("holdout_most", None)
     how["image_root"] = [str(shown_path(root, one)) for one in how.get("image_root", ())]
-    return SplitOptions(sources=list(data), by="all:week", **how)
+    plan = plan_of(SplitOptions(sources=list(data), by="all:week", not_=list(left_out), **how))
+    for file in plan.files:
+        check(file, plan.columns)
+    return plan
 
 
 def refuse_leaks(lines: Lines) -> None:

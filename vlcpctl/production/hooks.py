@@ -43,7 +43,7 @@ def run_hook(state: State, request: UpdateOptions, made: Attempt) -> int | None:
     paths = {
         STATE: state.root,
         CHECKPOINT: state.made(made, "checkpoint"),
-        REPORT: state.made(made, "report") / "week.html",
+        REPORT: state.page(made),
         VERDICT: state.made(made, "report") / "summary.json",
     }
     whole = {name: os.path.abspath(path) for name, path in paths.items()}

@@ -10,7 +10,6 @@ from typing import Any
 from vlcpctl.core.options import text_of
 from vlcpctl.core.words import counted, wrapped
 from vlcpctl.data.splitting.leaving_out import read_stop_list, stop_lists_in
-from vlcpctl.production.page import PAGE
 from vlcpctl.production.settings import read_settings
 from vlcpctl.production.state import Attempt, State
 
@@ -28,7 +27,7 @@ def state_facts(state: State) -> dict[str, Any]:
     others = [one for one in state.attempts.values() if one.id not in state.counting]
     last = head[-1] if head else None
     pending = [one for one in others if last and one.parent == last.id and not one.counted]
-    pages = (state.made(one, "report") / PAGE for one in (*reversed(pending), *head[-1:]))
+    pages = map(state.page, (*reversed(pending), *head[-1:]))
     return {
         "path": str(state.root),
         "kind": "state",

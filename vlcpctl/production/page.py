@@ -28,7 +28,6 @@ from vlcpctl.report.write import write_report
 if TYPE_CHECKING:
     from vlcpctl.evaluation.rank_files import SavedRanks
 
-PAGE = "week.html"
 _BOTH = "judged is the mean of two trainings"
 
 
@@ -53,7 +52,7 @@ def write_page(lines: Lines, document: Document, ranks: Sequence[SavedRanks]) ->
 
     Raises BadInput if a file of the week cannot be read.
     """
-    page = lines.state.made(lines.made, "report") / PAGE
+    page = lines.state.page(lines.made)
     text, said = week_page(_week(lines, page), document, ranks)
     with new_part(page) as temporary:
         temporary.write_text(text, encoding="utf-8")

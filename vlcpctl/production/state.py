@@ -296,6 +296,10 @@ class State:
         """What the training that counts has made: checkpoint, buffer, rows, ranks or report."""
         return self.place(attempt) / f"draw-{attempt.draw}" / name
 
+    def page(self, attempt: Attempt) -> Path:
+        """The page of a week, beside its report."""
+        return self.made(attempt, "report") / "week.html"
+
     def trained(self, attempt: Attempt) -> Path:
         """The checkpoint as it was trained: that which is deployed, if nothing is merged."""
         is_merged = attempt.settings["update"].get("deploy", "latest") != "latest"

@@ -50,7 +50,7 @@ from vlcpctl.production.hooks import ACCEPT, REJECT, run_hook
 from vlcpctl.production.keep import keep
 from vlcpctl.production.lines import Lines, is_imported, write_second_seed
 from vlcpctl.production.options import UpdateOptions, week_number
-from vlcpctl.production.page import PAGE, report_of, write_page
+from vlcpctl.production.page import report_of, write_page
 from vlcpctl.production.settings import (
     NEW,
     Settings,
@@ -257,7 +257,7 @@ class Call:
         if made.status == PASSED:
             self._count("accepted", [*head, made])
             how = made.outcome if made.verdicts else "accepted unjudged: no --fail-if is set"
-            say(f"{state.root}: week {made.week} is {how}; its page is {self._page(made)}")
+            say(f"{state.root}: week {made.week} is {how}; its page is {state.page(made)}")
         return self._outcome(made)
 
     def redo(self, word: str) -> list[Outcome]:
@@ -718,13 +718,10 @@ class Call:
         return Outcome(
             attempt=made,
             checkpoint=self.state.made(made, "checkpoint"),
-            page=self._page(made),
+            page=self.state.page(made),
             dropped=made.dropped if dropped is None else dropped,
             hook=code,
         )
-
-    def _page(self, made: Attempt) -> Path:
-        return self.state.made(made, "report") / PAGE
 
     def _require_reason(self, content: str) -> None:
         """Refuse data that were rolled back, unless a reason is given to take them again."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support.ctp_numbers import DATA, GOLDEN, close
 from support.fake_run import FakeRun, features
 from support.toy_stream import BATCH, ToyStream
 
@@ -28,9 +28,7 @@ from vlcpctl.methods.si import Si
 
 UNREACHED = "unused"  # requires a gradient, and the toy's loss gives it none
 
-DATA = Path(__file__).parent / "data"
 TOY = np.load(DATA / "ctp_importance.npz")
-PENALTY = np.load(DATA / "ctp_functional.npz")
 
 METHODS = {
     "EWC": Ewc(variant="ctp"),
@@ -50,16 +48,12 @@ KEPT = {
 }
 
 
-def _close(found: torch.Tensor, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-9, atol=1e-12)
-
-
 def _all_close(found: Weights, name: str, *, but: str = "") -> None:
     named = [key for key in TOY.files if key.startswith(f"{name}:")]
     expected = {key.removeprefix(f"{name}:"): TOY[key] for key in named}
     assert expected
     for key in expected.keys() - {but}:
-        _close(found[key], expected[key])
+        close(found[key], expected[key])
 
 
 def _start() -> Weights:
@@ -79,7 +73,7 @@ def test_weights_follow_the_authors_step_by_step(name: str) -> None:
     for images, captions in _tasks():
         for run in stream.task(images, captions):
             for key in run.weights.keys() - {UNREACHED}:
-                _close(run.weights[key], TOY[f"{name}/steps:{key}"][number])
+                close(run.weights[key], TOY[f"{name}/steps:{key}"][number])
             number += 1
     assert number == len(TOY[f"{name}/steps:W1"])
 
@@ -95,8 +89,8 @@ def test_a_weight_the_loss_does_not_reach_is_left_alone_where_the_authors_decay_
             assert torch.equal(run.weights[UNREACHED], start)
     rates = [1e-3 + 9e-3 * (1 + math.cos(math.pi * step / 6)) / 2 for step in range(6)]
     decay = math.prod(1 - 0.05 * rate for rate in rates)  # of a task of six steps
-    _close(start, TOY[f"{name}/steps:{UNREACHED}"][0])
-    _close(decay**2 * start, TOY[f"{name}/steps:{UNREACHED}"][-1])  # two tasks with a penalty
+    close(start, TOY[f"{name}/steps:{UNREACHED}"][0])
+    close(decay**2 * start, TOY[f"{name}/steps:{UNREACHED}"][-1])  # two tasks with a penalty
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -137,8 +131,8 @@ def test_penalties_are_those_that_the_authors_log(name: str) -> None:
 
 
 def _given(name: str) -> Weights:
-    keys = [key for key in PENALTY.files if key.startswith(f"penalty/in/{name}:")]
-    named = {key.rpartition(":")[2]: torch.tensor(PENALTY[key]) for key in keys}
+    keys = [key for key in GOLDEN if key.startswith(f"penalty/in/{name}:")]
+    named = {key.rpartition(":")[2]: torch.tensor(GOLDEN[key]) for key in keys}
     return {key: value for key, value in named.items() if key != "frozen"}
 
 
@@ -164,9 +158,9 @@ def test_each_penalty_and_its_gradient_are_the_authors(
     grads = {name: torch.zeros_like(weight) for name, weight in run.weights.items()}
     terms, _ = method.loss(run, BATCH, features(torch.ones(4, 2), torch.ones(4, 2)))
     method.add_gradients(run, grads)
-    _close(terms["penalty"], PENALTY[f"penalty/{golden}"])
+    close(terms["penalty"], GOLDEN[f"penalty/{golden}"])
     for name, grad in grads.items():
-        _close(grad, PENALTY[f"penalty/{golden}_grad:{name}"])
+        close(grad, GOLDEN[f"penalty/{golden}_grad:{name}"])
 
 
 def test_the_closed_form_is_what_autograd_gives() -> None:

@@ -24,7 +24,7 @@ from vlcpctl.training.optimizers import Optimizer, new_optimizer
 from vlcpctl.training.phases import PhasePlan
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.settings import Settings
-from vlcpctl.training.step import OptimizerStep
+from vlcpctl.training.step import OptimizerStep, read_in_order
 
 pytestmark = pytest.mark.golden
 
@@ -80,7 +80,8 @@ def _batch(mode: str) -> Batch:
 
 def _step(run: TrainRun, mode: str) -> dict[str, float]:
     """One step whose learning rate is 0, so that gradients and weights can be compared."""
-    return OptimizerStep(run, _still(run), run.methods)(_batch(mode)).read()
+    (values,) = read_in_order([OptimizerStep(run, _still(run), run.methods)(_batch(mode))])
+    return values
 
 
 def _still(run: TrainRun) -> Optimizer:
@@ -141,7 +142,7 @@ def test_a_batch_without_a_masked_word_has_finite_terms_and_no_gradient_from_the
     batch = _batch("CTP")
     assert batch.labels is not None
     batch.labels.fill_(-100)
-    terms = OptimizerStep(run, _still(run), run.methods)(batch).read()
+    (terms,) = read_in_order([OptimizerStep(run, _still(run), run.methods)(batch)])
     assert terms["mlm"] == terms["ctp/words"] == 0
     assert np.isfinite(terms["loss"])
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support.ctp_numbers import GOLDEN, close, given, given_run
 from support.fake_run import FakeRun, fake_batch, features
 
 from vlcpctl.core.params import blend_
@@ -18,49 +18,28 @@ from vlcpctl.methods.lwf import Lwf
 from vlcpctl.training.optimizers import learning_rate
 from vlcpctl.training.settings import Settings
 
-GOLDEN = np.load(Path(__file__).parent / "data" / "ctp_functional.npz")
 BATCH = fake_batch(6)
 
 
-def _given(name: str) -> torch.Tensor:
-    return torch.tensor(GOLDEN[f"s0/in/{name}"])
-
-
 def _run(*, first: bool = False) -> tuple[FakeRun, torch.Tensor, torch.Tensor]:
-    run = FakeRun(
-        old=features(_given("R_img"), _given("R_txt")),
-        slow=features(_given("M_img"), _given("M_txt")),
-        started_first=first,
-    )
-    run.slots["momentum"] = {}
-    run.slots["queue"] = {
-        "image": _given("queue_img").T.clone(),
-        "text": _given("queue_txt").T.clone(),
-        "position": torch.tensor(int(GOLDEN["s0/in/queue_ptr"][0])),
-        "filled": torch.tensor(12),
-    }
-    return run, _given("F_img").requires_grad_(), _given("F_txt").requires_grad_()
-
-
-def _close(value: object, name: str) -> None:
-    found = value.detach().numpy() if isinstance(value, torch.Tensor) else value
-    np.testing.assert_allclose(found, GOLDEN[name], rtol=1e-9, atol=1e-12)
+    run = given_run(first=first)
+    return run, given("F_img").requires_grad_(), given("F_txt").requires_grad_()
 
 
 def _check_gradients(
     loss: torch.Tensor, image: torch.Tensor, text: torch.Tensor, part: str
 ) -> None:
     of_image, of_text = torch.autograd.grad(loss, (image, text), retain_graph=True)
-    _close(of_image, f"s0/{part}_wrt_img")
-    _close(of_text, f"s0/{part}_wrt_txt")
+    close(of_image, f"s0/{part}_wrt_img")
+    close(of_text, f"s0/{part}_wrt_txt")
 
 
 def test_contrastive_loss_is_the_authors() -> None:
     _, image, text = _run()
     out = features(image, text)
     i2t, t2i = image_text(out.image, out.text, out.scale)
-    _close(i2t, "s0/finetune/loss_i2t")
-    _close(t2i, "s0/finetune/loss_t2i")
+    close(i2t, "s0/finetune/loss_i2t")
+    close(t2i, "s0/finetune/loss_t2i")
     _check_gradients((i2t + t2i) / 2, image, text, "finetune/grad_loss_ita")
 
 
@@ -71,14 +50,14 @@ def test_contrastive_loss_is_the_authors() -> None:
 def test_each_term_of_ctp_and_its_gradient_are_the_authors(term: str, golden: str) -> None:
     run, image, text = _run()
     terms, _ = Ctp(queue=12).loss(run, BATCH, features(image, text))
-    _close(terms[term], f"s0/ctp/part_{golden}")
+    close(terms[term], f"s0/ctp/part_{golden}")
     _check_gradients(terms[term], image, text, f"ctp/grad_{golden}")
 
 
 def test_terms_of_ctp_add_up_to_the_authors_third_loss() -> None:
     run, image, text = _run()
     terms, _ = Ctp(queue=12).loss(run, BATCH, features(image, text))
-    _close(terms["momentum"] + terms["cross_modal"] + terms["same_modal"], "s0/ctp/loss_ita_dis")
+    close(terms["momentum"] + terms["cross_modal"] + terms["same_modal"], "s0/ctp/loss_ita_dis")
 
 
 def test_first_task_of_ctp_has_the_momentum_term_alone() -> None:
@@ -94,8 +73,8 @@ def test_queue_after_a_step_is_the_authors() -> None:
     method = Ctp(queue=12)
     _, aux = method.loss(run, BATCH, features(image, text))
     method.after_step(run, BATCH, aux, stepped=True)
-    _close(run.slots["queue"]["image"].T, "s0/ctp/queue_img_after")
-    _close(run.slots["queue"]["text"].T, "s0/ctp/queue_txt_after")
+    close(run.slots["queue"]["image"].T, "s0/ctp/queue_img_after")
+    close(run.slots["queue"]["text"].T, "s0/ctp/queue_txt_after")
     assert int(run.slots["queue"]["position"]) == GOLDEN["s0/ctp/queue_ptr_after"][0]
 
 
@@ -104,7 +83,7 @@ def test_ring_is_the_authors_over_four_batches() -> None:
     for number in range(4):
         position = enqueue_(queue, torch.tensor(GOLDEN[f"queue/in_img_{number}"]), position)
         if number >= 2:  # until then the authors' ring still holds its random start
-            _close(queue.T, f"queue/img_after_{number}")
+            close(queue.T, f"queue/img_after_{number}")
         assert position == GOLDEN[f"queue/ptr_after_{number}"][0]
 
 
@@ -129,7 +108,7 @@ def test_momentum_update_is_the_authors(m: str, *, first: bool) -> None:
         started_first=first,
     )
     Ctp(m=float(m), m_first=float(m)).before_forward(run)
-    _close(weights["M"]["w"], f"momentum/{'two' if first else 'three'}_way_m{m}")
+    close(weights["M"]["w"], f"momentum/{'two' if first else 'three'}_way_m{m}")
 
 
 def test_lwf_over_channels_is_the_authors() -> None:

@@ -7,11 +7,10 @@ tokens, then over processes; here they are given the count of each process.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from support.ctp_numbers import DATA, close, given, given_run
 from support.fake_part import FakePart, tokens
 from support.fake_run import FakeRun, fake_batch, features
 from support.processes import run_together
@@ -29,9 +28,6 @@ from vlcpctl.methods.seqf import Seqf
 
 pytestmark = pytest.mark.dist
 
-DATA = Path(__file__).parent / "data"
-# Read whole: forked readers would share a place in the file.
-ALONE = dict(np.load(DATA / "ctp_functional.npz"))
 TWO = dict(np.load(DATA / "ctp_two_ranks.npz"))
 
 MODES: dict[str, tuple[Method, bool]] = {
@@ -56,70 +52,44 @@ def test_losses_gradients_and_queue_are_the_authors(mode: str) -> None:
 def _compare(mode: str, world: World) -> None:
     method, first = MODES[mode]
     own = world.slice_of(6)
-    run = _run(world, first=first)
+    run = given_run(first=first, processes=world.size)
     batch = fake_batch(6)
-    leaves = [world.gather(_given(f"F_{side}")[own]).requires_grad_() for side in ("img", "txt")]
+    leaves = [world.gather(given(f"F_{side}")[own]).requires_grad_() for side in ("img", "txt")]
     out = features(*leaves)
     i2t, t2i = image_text(out.image, out.text, out.scale)
     terms, aux = method.loss(run, batch, out)
-    _close((i2t + t2i).item() / 2, _mean(mode, "loss_i2t", "loss_t2i"))
+    close((i2t + t2i).item() / 2, _mean(mode, "loss_i2t", "loss_t2i"))
     total = torch.stack([(i2t + t2i) / 2, *terms.values()]).sum()
     total.backward()
-    logits = _given("F_logits")[own].requires_grad_()
+    logits = given("F_logits")[own].requires_grad_()
     words = _words(method, run, logits, own)
     words.backward()
     theirs = TWO[f"s0/rank{world.rank}/{mode}/grad_total_wrt_logits"]
-    _close(logits.grad, theirs)
+    close(logits.grad, theirs)
     everything = sum(TWO[f"s0/rank{rank}/{mode}/total"] for rank in (0, 1)) / 2
     shared = words.detach()
     world.sum_([shared])
-    _close(total.item() + shared.item() / 2, everything)
+    close(total.item() + shared.item() / 2, everything)
     for leaf, side in zip(leaves, ("img", "txt"), strict=True):
         assert leaf.grad is not None
         authors = TWO[f"s0/rank{world.rank}/{mode}/grad_total_wrt_{side}"]
-        _close(2 * leaf.grad[own], authors)
+        close(2 * leaf.grad[own], authors)
     if isinstance(method, Ctp):
         method.after_step(run, batch, aux, stepped=True)
         for side, name in (("image", "img"), ("text", "txt")):
             theirs = TWO[f"s0/rank{world.rank}/{mode}/queue_{name}_after"]
-            _close(run.slot("queue")[side].T, theirs)
+            close(run.slot("queue")[side].T, theirs)
 
 
 def _words(method: Method, run: FakeRun, logits: Tensor, own: slice) -> Tensor:
-    labels = _given("labels")[own]
-    old, slow = (tokens(_given(f"{model}_logits")[own], labels) for model in ("R", "M"))
+    labels = given("labels")[own]
+    old, slow = (tokens(given(f"{model}_logits")[own], labels) for model in ("R", "M"))
     part = FakePart(6, int((labels >= 0).sum()), old=old, slow=slow)
     out = tokens(logits, labels)
     terms = method.token_loss(run, part, out)
     return torch.stack([word_loss(out.logits, out.labels) / part.masked, *terms.values()]).sum()
 
 
-def _run(world: World, *, first: bool) -> FakeRun:
-    run = FakeRun(
-        old=features(_given("R_img"), _given("R_txt")),
-        slow=features(_given("M_img"), _given("M_txt")),
-        started_first=first,
-        processes=world.size,
-    )
-    run.slots["momentum"] = {}
-    run.slots["queue"] = {
-        "image": _given("queue_img").T.clone(),
-        "text": _given("queue_txt").T.clone(),
-        "position": torch.tensor(int(ALONE["s0/in/queue_ptr"][0])),
-        "filled": torch.tensor(12),
-    }
-    return run
-
-
-def _given(name: str) -> Tensor:
-    return torch.tensor(ALONE[f"s0/in/{name}"])
-
-
 def _mean(mode: str, *names: str) -> float:
     found = [TWO[f"s0/rank{rank}/{mode}/{name}"] for rank in (0, 1) for name in names]
     return float(np.mean(found))
-
-
-def _close(found: Tensor | float | None, expected: object) -> None:
-    ours = found.detach().numpy() if isinstance(found, Tensor) else found
-    np.testing.assert_allclose(ours, expected, rtol=1e-9, atol=1e-12)

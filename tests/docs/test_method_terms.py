@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 from support.doc_pages import generator
 
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.train_step import train_step
 
 NOT_TERMS = {"phase", "step", "loss", "lr"}
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def names_under(page: str, section: str) -> set[str]:

@@ -15,7 +15,7 @@ from support.program import run_program
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.outputs import Output
 from vlcpctl.inspection.unfinished import lines_of_run, run_facts
-from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, request
 from vlcpctl.training import state as metrics_log
 from vlcpctl.training.state import Ended, PhaseSteps, ProgressFile
 from vlcpctl.training.train_step import train_step
@@ -101,11 +101,6 @@ def test_a_process_that_begins_nothing_is_waited_for_ten_seconds(
         found = run_facts(out)
     assert found is not None
     assert found["done"] == 4
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def test_a_run_is_seen_from_its_first_step_to_its_end(

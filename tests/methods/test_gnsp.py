@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.fake_run import FakeRun, fake_batch
+from support.training import journal, resnet, with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Weights
@@ -20,8 +20,7 @@ from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Run
 from vlcpctl.losses import null_space
 from vlcpctl.methods.gnsp import Gnsp
-from vlcpctl.models.configuration import PACKAGED
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.method_run import input_moments
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
@@ -159,11 +158,6 @@ def test_nothing_is_projected_or_frozen_in_a_first_task(variant: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture(scope="module")
 def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("chain")
     return train_step(request(world, "gnsp", 0, root, buffered=False))
@@ -174,12 +168,7 @@ def _second(
 ) -> Path:
     step = request(world, names, 1, first.parent, buffered=False)
     methods = compose(names, [f"gnsp.{one}" for one in assignments])
-    settings = replace(step.settings, **how)
-    return train_step(replace(step, out=out, methods=methods, settings=settings))
-
-
-def _journal(checkpoint: Path) -> list[dict[str, Any]]:
-    return [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    return train_step(with_settings(replace(step, out=out, methods=methods), **how))
 
 
 def _outside(first: Path, second: Path, rho: float = 0.15) -> dict[str, float]:
@@ -324,20 +313,11 @@ def test_which_layers_count(tower: str) -> None:
     assert sorted(Gnsp(towers=tower)._layers(run)) == sorted(wanted)
 
 
-def _resnet(path: Path) -> dict[str, Any]:
-    changed = json.loads((PACKAGED / "micro.json").read_text())
-    changed["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    changed["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    path.write_text(json.dumps(changed))
-    return {"model": str(path), "image_size": None}
-
-
 def test_a_tower_without_such_layers_is_refused_and_the_advice_is_followed(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    how = _resnet(tmp_path / "resnet.json")
     step = request(world, "gnsp", 0, tmp_path, buffered=False)
-    step = replace(step, settings=replace(step.settings, **how))
+    step = with_settings(step, **resnet(tmp_path))
     with pytest.raises(
         UsageError, match=r"image encoder .* none; give --set gnsp\.towers=text, or"
     ):
@@ -345,7 +325,7 @@ def test_a_tower_without_such_layers_is_refused_and_the_advice_is_followed(
     step = replace(step, methods=compose("gnsp", ["gnsp.towers=text"]))
     train_step(step)
     later = request(world, "gnsp", 1, tmp_path, buffered=False)
-    later = replace(later, methods=step.methods, settings=replace(later.settings, image_size=None))
+    later = with_settings(replace(later, methods=step.methods), image_size=None)
     old, new = (load_file(train_step(one) / WEIGHTS) for one in (step, later))
     moved = {name for name in old if not torch.equal(old[name], new[name])}
     assert {name for name in moved if "running" not in name and "num_batches" not in name} == {
@@ -359,5 +339,5 @@ def test_what_other_methods_add_to_gradients_is_projected_too(
     train_step(request(world, "ewc+gnsp", 0, tmp_path, buffered=False))
     how = {"optimizer": "sgd", "lr": 0.5, "weight_decay": 0.0}
     second = _second(world, tmp_path / "00", tmp_path / "01", names="ewc+gnsp", **how)
-    assert _journal(second)[1]["ewc/penalty"] > 0
+    assert journal(second)[1]["ewc/penalty"] > 0
     assert max(_outside(tmp_path / "00", second).values()) < 1e-6

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
+from support.training import column
 
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.models.execution import compiled
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
-
-
-def losses(checkpoint: Path) -> list[float]:
-    rows = map(json.loads, (checkpoint / "metrics.jsonl").read_text().splitlines())
-    return [row["loss"] for row in rows]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.mark.slow
@@ -62,7 +52,7 @@ def have_same_losses(
             step = request(world, "ctp", number, tmp_path / name, buffered=False)
             settings = replace(step.settings, micro_batch=parts)
             train_step(replace(step, settings=settings, compile=compiles and number == 1))
-    plain, fast = (losses(tmp_path / name / "01") for name in ("plain", "compiled"))
+    plain, fast = (column(tmp_path / name / "01", "loss") for name in ("plain", "compiled"))
     assert fast == pytest.approx(plain, rel=1e-5)
 
 

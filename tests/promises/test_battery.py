@@ -14,7 +14,6 @@ from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import (
     TrainingWorld,
     chain,
-    make_world,
     require_exact_resume,
     with_fusion_model,
 )
@@ -22,11 +21,6 @@ from vlcpctl.testing.battery import (
 COMPOSED = ["ctp+dha", "ema+ewc", "ewc+mas"]
 BUFFERED = ["ctp"]
 FUSED = ["ctp", "lucir", "mas", "afec"]  # each has terms over tokens of its own
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.mark.parametrize(

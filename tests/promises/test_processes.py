@@ -13,14 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes, make_world
+from vlcpctl.testing.battery import TrainingWorld, checkpoint_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _start(world: TrainingWorld, root: Path, number: int, steps: int) -> subprocess.Popen[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.collected import reported
 from support.eval_rows import own_rows, read_back, row
 
 from vlcpctl.core.errors import BadInput
@@ -13,7 +14,6 @@ from vlcpctl.files.rows import Row, read_rows
 from vlcpctl.report.angles import collect_spatial_tracks
 from vlcpctl.report.formats import styled
 from vlcpctl.report.page import page
-from vlcpctl.report.report import ReportRequest, build
 
 KEYS = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
 
@@ -68,17 +68,14 @@ def test_an_unmeasured_share_is_no_zero(tmp_path: Path) -> None:
     assert imav.splitlines()[5].split()[3:] == [*"------", "0"]
 
 
-def test_a_foreign_start_is_named(tmp_path: Path) -> None:
-    start = turned(60.0) | {"since": {"run": "openai", "step": None, "checkpoint": "x"}}
-    assert "openai start -> 1" in texts(read_back(tmp_path / "r", [start]))[0]
-
-
 def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> None:
     def since(alpha: float, share: float) -> dict[str, Any]:
         earlier = {"run": "mix", "step": 1, "alpha": alpha, "checkpoint": f"at {alpha}"}
         return turned(share, run="mix", alpha=1) | {"since": earlier}
 
     rows = read_back(tmp_path / "r", [since(0, 60.0), since(0.25, 80.0)])
+    start = turned(60.0) | {"since": {"run": "openai", "step": None, "checkpoint": "x"}}
+    assert "openai start -> 1" in texts(read_back(tmp_path / "s", [start]))[0]
     (space,) = collect_spatial_tracks(rows)
     assert {turn.steps: turn.metrics["sam_image_0_5"] for turn in space.pairs} == {
         "mix alpha=0 1 -> 1": (60.0,),
@@ -88,7 +85,7 @@ def test_shares_of_averages_are_no_seeds_of_one_comparison(tmp_path: Path) -> No
 
 def test_angles_and_scores_make_one_page(tmp_path: Path) -> None:
     rows = [*own_rows(), turned(60.0), turned(50.0, 1, 2)]
-    document = build(read_back(tmp_path / "r", rows), ReportRequest())
+    document = reported(tmp_path, rows)
     assert [heading for heading, _ in document.sections()] == [
         "retrieval, cross-modal, test split",
         "spatial, 00-smileys, test split",
@@ -103,5 +100,5 @@ def test_a_row_of_angles_needs_their_counts(tmp_path: Path) -> None:
     bare = turned(60.0)
     del bare["degrees"]["ram_text"]
     with pytest.raises(BadInput, match="must count its angles in 'degrees'"):
-        build(read_back(tmp_path / "r", [bare]), ReportRequest())
+        reported(tmp_path, [bare])
     assert read_rows([str(tmp_path / "r")])

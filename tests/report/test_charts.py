@@ -1,25 +1,26 @@
-"""Charts show the numbers that they were given: bars, lines and points, read from their places."""
+"""Charts show the numbers that they were given, on the page and by matplotlib."""
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from support.eval_rows import merged_rows, own_rows, read_back, row
 
-from vlcpctl.report.charts import (
-    GridChart,
-    Line,
-    LineChart,
-    RunGrid,
-    RunStyle,
-    score_axes,
-    styles,
-)
+from vlcpctl.report import figures
+from vlcpctl.report.angles import MEASURES
+from vlcpctl.report.charts import GridChart, Line, LineChart, RunGrid, RunStyle, score_axes, styles
 from vlcpctl.report.drawn import _outline
+from vlcpctl.report.report import ReportRequest, build, identity
 from vlcpctl.report.training import loss_chart
+from vlcpctl.report.write import _charts, write_figures
 
 STYLES = styles(["joint", *(f"run {place}" for place in range(20))], ["joint"])
 ONE, TWO, GREY = STYLES["run 0"], STYLES["run 1"], STYLES["joint"]
@@ -139,3 +140,68 @@ def test_a_line_of_a_loss_is_broken_where_a_value_is_missing() -> None:
         assert len(found(svg, opacity=0.14)) == bands
         marker = next(one for one in found(svg, fill=ONE.colour) if one.get("transform"))
         assert marker.get("transform", "").startswith("translate(320 160)")
+
+
+def _write(rows: list[dict[str, Any]], path: Path, name: str = "out") -> Path:
+    path.mkdir(exist_ok=True)
+    found, request = read_back(path / "r", rows), ReportRequest()
+    write_figures(build(found, request), identity(found, request), path / name, force=False)
+    return path / name
+
+
+@pytest.mark.slow
+def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("matplotlib")
+    rows = [*own_rows(), *merged_rows(), *own_rows(run="a $x_1$ _b")]
+    one, other = _write(rows, tmp_path / "a"), _write(rows[::-1], tmp_path / "b")
+    names = json.loads((one / "figures.json").read_text())["figures"]
+    ends = ("curves-one-column", "curves-two-columns", "heat-maps", "tasks")
+    assert [any(name.endswith(end) for name in names) for end in ends] == [True] * 4
+    files = {path.name for path in one.iterdir()} - {"figures.json"}
+    assert files == {f"{name}.{form}" for name in names for form in ("pdf", "svg", "png")}
+    for name in files:
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    for name in names:
+        width = 3.25 if name.endswith("one-column") else 6.75
+        with Image.open(one / f"{name}.png") as picture:
+            assert picture.width == pytest.approx(width * 300, abs=1)
+        text = (one / f"{name}.svg").read_text()
+        assert "<dc:date>" not in text
+        data = (one / f"{name}.pdf").read_bytes()
+        assert b"/FontFile2" in data  # fonts are embedded
+        assert not re.search(rb"/CreationDate|/Type3", data)
+
+
+def _charts_of(rows: list[Any]) -> list[Any]:
+    return [chart for _, chart in _charts(build(rows, ReportRequest()))]
+
+
+def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
+    outside = [
+        row(step=step, task_step=None, task="coco", metrics={"rm": score})
+        for step, score in ((None, 70.0), (0, 69.0), (1, 60.0), (2, 50.0))
+    ]
+    keys = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
+    spatial = row(
+        step=1,
+        evaluator="spatial",
+        protocol="angles",
+        since={"run": "ctp", "step": 0, "checkpoint": "c0"},
+        metrics={f"{key}_mean": 1.0 for key in keys},
+        degrees={key: [5, 5] for key in keys},
+    )
+    charts = _charts_of(read_back(tmp_path / "r", [*own_rows(), *outside, spatial]))
+    panels = [one for one in charts if isinstance(one, list)]
+    titles = [one.title for one in charts if not isinstance(one, list)]
+    assert any("R@mean after each step, on coco" in title for title in titles)
+    assert len({one[0].name for one in panels}) == len(panels) == len(MEASURES)
+
+
+def test_without_matplotlib_one_line_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    with pytest.raises(figures.UsageError, match=r"pip install matplotlib"):
+        figures.require_matplotlib()

@@ -33,74 +33,54 @@ def _other_seed(**fields: Any) -> list[dict[str, Any]]:
 SLOW = {"config": {"id": "slow", "values": {"lr": 0.01}}}
 SET = {"config": {"id": "set", "values": {"lr": 0.1, "set": {"ewc.weight": 3}}}}
 FULL = current(own_rows())
+AGAIN = {"data": "other", "stream": "again"}
+TEN, NINE = {"limit": 10, "n_images": 10}, {"n_images": 49}
+LOST = {"tasks": ["00-other"], "data": "data of 00-other"}
+OF_DATA = "data is data of 00-smileys"
+PROMPTS = [
+    _changed(current(own_rows(), options={name: one}), 1, options={name: other})
+    for name, one, other in (("prompts", "a", "b"), ("seed", 0, 1))
+]
+# Rows, the field in which they differ, and both values.
 MIXED = {
-    "a limited row beside full ones": (
-        _changed(FULL, 1, limit=10, n_images=10),
-        "limit",
-        "limit is not set in one row and 10 in another",
-    ),
+    "a limited row": (_changed(FULL, 1, **TEN), "limit", "limit is not set", "10"),
     "separate beside unite": (
         _changed(FULL, 1, options={"duplicates": "separate"}),
-        "options",
-        "duplicates is unite in one row and separate in another",
+        *("options", "duplicates is unite", "separate"),
     ),
-    "a stream that was split again": (
-        _changed(FULL, 1, data="other", stream="again"),
-        "data",
-        "data is data of 00-smileys in one row and other in another",
-    ),
-    "other images in a column": (
-        _changed(FULL, 1, n_images=49),
-        "counts",
-        "n_images is 50 in one row and 49 in another",
-    ),
+    "a stream that was split again": (_changed(FULL, 1, **AGAIN), "data", OF_DATA, "other"),
+    "other images in a column": (_changed(FULL, 1, **NINE), "counts", "n_images is 50", "49"),
     "other images in the last row of another run": (
-        [*FULL, *_changed(current(own_rows(run="er")), 5, n_images=49)],
-        "counts",
-        "n_images is 50 in one row and 49 in another",
+        [*FULL, *_changed(current(own_rows(run="er")), 5, **NINE)],
+        *("counts", "n_images is 50", "49"),
     ),
     "a second seed on a stream that was split again": (
-        [*FULL, *_changed(_other_seed(), 1, data="other", stream="again")],
-        "data",
-        "data is data of 00-smileys in one row and other in another",
+        [*FULL, *_changed(_other_seed(), 1, **AGAIN)],
+        *("data", OF_DATA, "other"),
     ),
     "two checkpoints of one step": (
         _changed(FULL, 1, checkpoint="other"),
-        "checkpoint",
-        "checkpoint is other in one row and c1 in another",
+        *("checkpoint", "checkpoint is other", "c1"),
     ),
-    "seeds with other --lr": (
-        FULL + _other_seed(**SLOW),
-        "config",
-        "lr is 0.1 in one row and 0.01 in another",
-    ),
+    "seeds with other --lr": (FULL + _other_seed(**SLOW), "config", "lr is 0.1", "0.01"),
     "seeds with other --set": (
         FULL + _other_seed(**SET),
-        "config",
-        "set is not set in one row and {'ewc.weight': 3} in another",
+        *("config", "set is not set", "{'ewc.weight': 3}"),
     ),
     "other tasks in a merged gallery": (
-        _changed(merged_rows(), 2, tasks=["00-other"], data="data of 00-other"),
-        "data",
-        "data is data of 00-smileys in one row and data of 00-other in another",
+        _changed(merged_rows(), 2, **LOST),
+        *("data", OF_DATA, "data of 00-other"),
     ),
-    "other prompts for the same data": (
-        _changed(current(own_rows(), options={"prompts": "a"}), 1, options={"prompts": "b"}),
-        "options",
-        "prompts is a in one row and b in another",
-    ),
-    "one seed with two probe seeds": (
-        _changed(current(own_rows(), options={"seed": 0}), 1, options={"seed": 1}),
-        "options",
-        "seed is 0 in one row and 1 in another",
-    ),
+    "other prompts for the same data": (PROMPTS[0], "options", "prompts is a", "b"),
+    "one seed with two probe seeds": (PROMPTS[1], "options", "seed is 0", "1"),
 }
 
 
-@pytest.mark.parametrize(("rows", "field", "said"), MIXED.values(), ids=MIXED)
+@pytest.mark.parametrize(("rows", "field", "one", "other"), MIXED.values(), ids=MIXED)
 def test_mixed_rows_are_refused_by_name_unless_allowed(
-    tmp_path: Path, rows: list[dict[str, Any]], field: str, said: str
+    tmp_path: Path, rows: list[dict[str, Any]], field: str, one: str, other: str
 ) -> None:
+    said = f"{one} in one row and {other} in another"
     with pytest.raises(BadInput) as caught:
         _build(tmp_path, rows)
     message = str(caught.value)

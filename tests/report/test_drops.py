@@ -2,64 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.checkpoints import write_checkpoint_manifest
-from support.collected import fact
-from support.eval_rows import NAMES, current, own_rows, read_back, row
+from support.collected import fact, reported
+from support.eval_rows import NAMES, current, outside_rows, own_rows, row, start_rows
 from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.evaluation.rank_files import SavedRanks, write_without
+from vlcpctl.evaluation.rank_files import write_without
 from vlcpctl.metrics.recall import recalls
-from vlcpctl.report.report import (
-    Document,
-    Files,
-    ReportRequest,
-    build,
-    facts_csv,
-    summary,
-)
+from vlcpctl.report.report import Document, summary
 from vlcpctl.report.scores import Drop
 
 Rows = list[dict[str, Any]]
-
-
-def outside(scores: Sequence[float], name: str = "coco", **fields: Any) -> Rows:
-    """Rows of a run after every step on data outside its stream."""
-    return [
-        one
-        for step, score in enumerate(scores)
-        for one in current(
-            [row(task=name, task_step=None, step=step, metrics={"rm": score}, **fields)], start="S"
-        )
-    ]
-
-
-def start(scores: dict[str, float], **fields: Any) -> Rows:
-    """Rows of an imported model, evaluated alone."""
-    about = {"run": "production", "method": "imported", "checkpoint": "S", "step": None, **fields}
-    return [
-        one | about | {"config": None}
-        for name, score in scores.items()
-        for one in current([row(task=name, task_step=None, metrics={"rm": score})])
-    ]
 
 
 def trained(**fields: Any) -> Rows:
     """Rows of a run on the tasks of its stream."""
     rows = current(own_rows(**fields), start="S")
     return [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in rows]
-
-
-def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) -> Document:
-    return build(
-        read_back(path / "r", rows), ReportRequest(**fields), Files([*map(SavedRanks.open, ranks)])
-    )
 
 
 def drop_of(document: Document, data: str = "coco", run: str = "ctp", key: str = "rm") -> Drop:
@@ -69,77 +34,66 @@ def drop_of(document: Document, data: str = "coco", run: str = "ctp", key: str =
     return found
 
 
-WEEKS = [*trained(), *outside([70, 60, 50]), *start({"coco": 80, NAMES[0]: 45})]
+WEEKS = [*trained(), *outside_rows([70, 60, 50]), *start_rows({"coco": 80, NAMES[0]: 45})]
 
 
-def test_a_drop_is_the_start_minus_the_last_model(tmp_path: Path) -> None:
-    found = drop_of(report(tmp_path, WEEKS))
+def test_a_drop_is_the_start_minus_the_last_model_seed_by_seed(tmp_path: Path) -> None:
+    rows = [*WEEKS, *trained(seed=1), *outside_rows([70, 60, 54], seed=1)]
+    found = drop_of(reported(tmp_path, rows))
     assert found.baseline
     assert found.last
     assert found.drop
-    assert (found.baseline.mean, found.last.mean, found.drop.mean) == (80, 50, 30)
+    assert (found.baseline.mean, found.last.values, found.drop.values) == (80, (50, 54), (30, 26))
     assert found.curve.is_guard
     assert found.interval is None
 
 
 def test_a_task_of_the_stream_has_a_drop_and_is_no_guard(tmp_path: Path) -> None:
-    found = drop_of(report(tmp_path, WEEKS), NAMES[0])
+    found = drop_of(reported(tmp_path, WEEKS), NAMES[0])
     assert found.drop
     assert (found.drop.mean, found.curve.is_guard) == (5, False)
-    judged = report(tmp_path, WEEKS, fail_if=["drop@data=01-*:gt:9"])
+    judged = reported(tmp_path, WEEKS, fail_if=["drop@data=01-*:gt:9"])
     assert drop_of(judged, NAMES[1]).undefined == ("its baseline was not evaluated on 01-people")
 
 
-def test_seeds_are_compared_one_by_one_with_one_start(tmp_path: Path) -> None:
-    rows = [*WEEKS, *trained(seed=1), *outside([70, 60, 54], seed=1)]
-    found = drop_of(report(tmp_path, rows))
-    assert found.drop
-    assert found.drop.values == (30, 26)
-
-
-def test_a_last_model_that_was_not_evaluated_is_named(tmp_path: Path) -> None:
-    rows = [*trained(), *outside([70, 60]), *start({"coco": 80})]
-    found = drop_of(report(tmp_path, rows))
-    assert (found.drop, found.undefined) == (
-        None,
-        "its last model (step 2) was not evaluated on coco",
-    )
+BARE = [*trained(), *outside_rows([7, 6, 5])]
 
 
 @pytest.mark.parametrize(
-    ("rows", "why"),
+    ("rows", "why", "kind"),
     [
-        ([*trained(), *outside([7, 6, 5])], "the model that it started from was not evaluated"),
+        (BARE, "the model that it started from was not evaluated", "Transfer"),
         (
-            [one | {"start": None} for one in [*trained(), *outside([7, 6, 5])]],
+            [one | {"start": None} for one in BARE],
             "it did not start from an imported model; use --baseline",
+            "Transfer",
+        ),
+        (
+            [*trained(), *outside_rows([70, 60]), *start_rows({"coco": 80})],
+            "its last model (step 2) was not evaluated on coco",
+            "Guards",
         ),
     ],
 )
-def test_a_run_without_a_known_start_has_no_drop(tmp_path: Path, rows: Rows, why: str) -> None:
-    document = report(tmp_path, rows)
-    assert drop_of(document).undefined == why
+def test_a_run_that_lacks_a_side_has_no_drop(
+    tmp_path: Path, rows: Rows, why: str, kind: str
+) -> None:
+    document = reported(tmp_path, rows)
+    found = drop_of(document)
+    assert (found.drop, found.undefined) == (None, why)
     (tables,) = [tables for _, tables in document.sections()]
-    assert [table.title for table in tables if "outside" in table.title] == [
-        "Transfer: rm on data outside the stream"
-    ]
-
-
-def test_the_order_of_rows_does_not_matter(tmp_path: Path) -> None:
-    rows = [*WEEKS, *outside([7, 6, 5], "flickr"), *start({"flickr": 8})]
-    one, other = (
-        sorted("".join(facts_csv(report(tmp_path, found))).splitlines())
-        for found in (rows, rows[::-1])
-    )
-    assert one == other
+    titles = [table.title for table in tables if "outside" in table.title]
+    assert titles == [f"{kind}: rm on data outside the stream"]
 
 
 # --guard
 
 
 def test_guards_are_narrowed_by_a_pattern(tmp_path: Path) -> None:
-    rows = [*WEEKS, *outside([7, 6, 5], "flickr"), *start({"flickr": 8})]
-    document = report(tmp_path, rows, guards=("co*",))
+    rows = [*WEEKS, *outside_rows([7, 6, 5], "flickr"), *start_rows({"flickr": 8})]
+    found = [one.data for one in reported(tmp_path, rows).drops]
+    assert found == ["coco", "flickr", NAMES[0]], "guards first"
+    document = reported(tmp_path, rows, guards=("co*",))
     assert drop_of(document).curve.is_guard
     assert not drop_of(document, "flickr").curve.is_guard
     (tables,) = [tables for _, tables in document.sections()]
@@ -156,13 +110,13 @@ def test_guards_are_narrowed_by_a_pattern(tmp_path: Path) -> None:
 
 def other(**fields: Any) -> Rows:
     """A run that starts elsewhere and ends with 40 on coco."""
-    rows = [*trained(run="er"), *outside([60, 50, 40], run="er")]
+    rows = [*trained(run="er"), *outside_rows([60, 50, 40], run="er")]
     return [one | {"start": None, "checkpoint": f"{one['step']}e" * 8} | fields for one in rows]
 
 
 @pytest.mark.parametrize("name", ["er", "2e2e2e", "2e" * 8])
 def test_a_baseline_is_a_run_or_a_checkpoint(tmp_path: Path, name: str) -> None:
-    document = report(tmp_path, [*WEEKS, *other()], baseline=name)
+    document = reported(tmp_path, [*WEEKS, *other()], baseline=name)
     found = drop_of(document)
     assert found.baseline
     assert found.drop
@@ -177,53 +131,50 @@ def test_a_baseline_is_the_directory_of_a_checkpoint(tmp_path: Path) -> None:
     directory = tmp_path / "checkpoint"
     directory.mkdir()
     write_checkpoint_manifest(directory, "2e" * 8)
-    found = drop_of(report(tmp_path, [*WEEKS, *other()], baseline=str(directory)))
+    found = drop_of(reported(tmp_path, [*WEEKS, *other()], baseline=str(directory)))
     assert found.drop
     assert found.drop.mean == -10
     with pytest.raises(BadInput, match=r"the rows have none of the checkpoint .*\(2e2e2e2e2e2e\)"):
-        report(tmp_path, WEEKS, baseline=str(directory))
+        reported(tmp_path, WEEKS, baseline=str(directory))
 
 
 def test_a_baseline_has_the_seed_of_the_run_or_stands_for_all(tmp_path: Path) -> None:
-    seeds = [*WEEKS, *trained(seed=1), *outside([70, 60, 54], seed=1)]
+    seeds = [*WEEKS, *trained(seed=1), *outside_rows([70, 60, 54], seed=1)]
     second = [
         one | {"seed": 1, "checkpoint": f"{one['step']}f" * 8, "metrics": {"rm": 30.0}}
         for one in other()
     ]
-    one_for_all = drop_of(report(tmp_path, [*seeds, *other()], baseline="er"))
-    by_seed = drop_of(report(tmp_path, [*seeds, *other(), *second], baseline="er"))
+    one_for_all = drop_of(reported(tmp_path, [*seeds, *other()], baseline="er"))
+    by_seed = drop_of(reported(tmp_path, [*seeds, *other(), *second], baseline="er"))
     assert one_for_all.drop
     assert by_seed.drop
     assert (one_for_all.drop.values, by_seed.drop.values) == ((-10, -14), (-10, -24))
 
 
+OF_MERGED = row(gallery="merged", tasks=[NAMES[0]], task="merged", run="er", checkpoint="E")
+ELSEWHERE = row(task="other", task_step=None, run="er", checkpoint="E")
+TWICE = [*other(), WEEKS[0] | {"run": "t", "checkpoint": "1e1e1e9"}]
+
+
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("rows", "name", "error", "said"),
     [
-        ("nobody", UsageError, "unknown run 'nobody'"),
-        ("2e2e2", UsageError, "at least 6 digits"),  # too short
-        ("1e1e1e", UsageError, "1e1e1e is the start of 2 ids"),
-        ("a\0b", UsageError, "unknown run"),
-        (".", BadInput, "checkpoint.json"),
+        (TWICE, "nobody", UsageError, "unknown run 'nobody'"),
+        (TWICE, "2e2e2", UsageError, "at least 6 digits"),  # too short
+        (TWICE, "1e1e1e", UsageError, "1e1e1e is the start of 2 ids"),
+        (TWICE, "a\0b", UsageError, "unknown run"),
+        (TWICE, ".", BadInput, "checkpoint.json"),
+        (current([OF_MERGED]), "er", BadInput, "er has no rows on the own gallery of any data"),
+        (current([ELSEWHERE]), "er", BadInput, "er and the last models .* have no data in common"),
     ],
 )
-def test_an_unknown_baseline_is_refused(
-    tmp_path: Path, name: str, error: type[Exception], said: str
+def test_a_baseline_that_is_unknown_or_has_no_rows_is_refused(
+    tmp_path: Path, rows: Rows, name: str, error: type[Exception], said: str
 ) -> None:
-    rows = [*WEEKS, *other(), *[one | {"run": "t", "checkpoint": "1e1e1e9"} for one in WEEKS[:1]]]
     with pytest.raises(error, match=said) as caught:
-        report(tmp_path, rows, baseline=name)
+        reported(tmp_path, [*WEEKS, *rows], baseline=name)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 600
-
-
-def test_a_baseline_without_rows_to_compare_is_refused(tmp_path: Path) -> None:
-    merged = row(gallery="merged", tasks=[NAMES[0]], task="merged", run="er", checkpoint="E")
-    with pytest.raises(BadInput, match=r"er has no rows on the own gallery of any data"):
-        report(tmp_path, [*WEEKS, *current([merged])], baseline="er")
-    elsewhere = current([row(task="other", task_step=None, run="er", checkpoint="E")])
-    with pytest.raises(BadInput, match=r"er and the last models .* have no data in common"):
-        report(tmp_path, [*WEEKS, *elsewhere], baseline="er")
 
 
 @pytest.mark.parametrize(
@@ -234,9 +185,9 @@ def test_a_baseline_that_was_measured_otherwise_is_refused(
 ) -> None:
     rows = [one | ({field: value} if one["task"] == "coco" else {}) for one in other()]
     with pytest.raises(BadInput, match=r"r:\d+ and .*r:\d+ cannot share") as caught:
-        report(tmp_path, [*WEEKS, *rows], baseline="er")
+        reported(tmp_path, [*WEEKS, *rows], baseline="er")
     assert str(caught.value).endswith(f"or use --allow-mixed {field}")
-    assert report(tmp_path, [*WEEKS, *rows], baseline="er", allow_mixed=(field,)).drops
+    assert reported(tmp_path, [*WEEKS, *rows], baseline="er", allow_mixed=(field,)).drops
 
 
 # --ranks
@@ -257,13 +208,13 @@ def ranked(path: Path, **fields: Any) -> tuple[Rows, list[Path]]:
         write_ranks(path / name, {"i2t": ways[0], "t2i": ways[1]}, checkpoint=name, **about)
         for name, ways in (("S", BEFORE), ("c0", AFTER))
     ]
-    rows = [one | {"metrics": scores(AFTER)} for one in outside([0])]
-    return rows + [one | {"metrics": scores(BEFORE)} for one in start({"coco": 0})], files
+    rows = [one | {"metrics": scores(AFTER)} for one in outside_rows([0])]
+    return rows + [one | {"metrics": scores(BEFORE)} for one in start_rows({"coco": 0})], files
 
 
 def test_ranks_of_both_models_give_an_interval(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path)
-    document = report(tmp_path, rows, files)
+    document = reported(tmp_path, rows, files)
     for key in ("rm", "i2t_r1", "t2i_r10", "i2t_rmean"):
         found = drop_of(document, key=key)
         assert found.drop
@@ -273,14 +224,6 @@ def test_ranks_of_both_models_give_an_interval(tmp_path: Path) -> None:
     found = fact(document, "drop")
     assert (found["samples"], found["high"]) == (3, 100)
     assert found["se"] > 0
-
-
-def test_ranks_that_are_not_those_of_the_rows_are_left_out_with_a_note(tmp_path: Path) -> None:
-    rows, files = ranked(tmp_path)
-    rows[0]["metrics"] = {"rm": 12.5}  # as if the ranks were of another --limit
-    document = report(tmp_path, rows, files)
-    assert drop_of(document).interval is None
-    assert "the ranks of 'ctp' on 'coco' do not give the scores" in document.notes[0]
 
 
 def forgotten(path: Path, *keys: str) -> Path:
@@ -294,10 +237,10 @@ def test_ranks_that_are_left_after_a_deletion_give_an_interval(
     tmp_path: Path, which: tuple[int, ...]
 ) -> None:
     rows, files = ranked(tmp_path)
-    wanted = report(tmp_path, rows, files)
+    wanted = reported(tmp_path, rows, files)
     for number in which:
         forgotten(files[number], "c")
-    document = report(tmp_path, rows, files)
+    document = reported(tmp_path, rows, files)
     found = drop_of(document)
     assert found.interval
     assert found.interval.samples == 2
@@ -321,17 +264,29 @@ def test_zeroshot_ranks_give_intervals_of_accuracies(tmp_path: Path) -> None:
     names = ("acc1", "acc5", "mean_per_class_recall")
     rows = [
         one | protocol | {"metrics": dict(zip(names, metrics[one["checkpoint"]], strict=True))}
-        for one in [*outside([0]), *start({"coco": 0})]
+        for one in [*outside_rows([0]), *start_rows({"coco": 0})]
     ]
-    document = report(tmp_path, rows, files)
+    document = reported(tmp_path, rows, files)
     assert all(drop_of(document, key=name).interval for name in names)
 
 
-def test_ranks_of_other_queries_are_left_out_with_a_note(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("has_other_scores", "said"),
+    [
+        (True, "the ranks of 'ctp' on 'coco' do not give the scores"),  # as of another --limit
+        (False, "are not of the same queries"),
+    ],
+)
+def test_ranks_that_do_not_belong_are_left_out_with_a_note(
+    tmp_path: Path, has_other_scores: bool, said: str
+) -> None:
     rows, files = ranked(tmp_path)
-    renamed = [{f"{key}2": found for key, found in way.items()} for way in AFTER]
-    ways = {"i2t": renamed[0], "t2i": renamed[1]}
-    files[1] = write_ranks(tmp_path / "x", ways, data="data of coco", task="coco")
-    document = report(tmp_path, rows, files)
+    if has_other_scores:
+        rows[0]["metrics"] = {"rm": 12.5}
+    else:
+        renamed = [{f"{key}2": found for key, found in way.items()} for way in AFTER]
+        ways = {"i2t": renamed[0], "t2i": renamed[1]}
+        files[1] = write_ranks(tmp_path / "x", ways, data="data of coco", task="coco")
+    document = reported(tmp_path, rows, files)
     assert drop_of(document).interval is None
-    assert "are not of the same queries" in document.notes[0]
+    assert said in document.notes[0]

@@ -75,15 +75,6 @@ def test_the_first_seed_with_ranks_is_shown(world: ForgottenWorld, tmp_path: Pat
     assert {(one.seed, one.seeds) for one in found.tallies} == {(1, (0, 1, 2))}
 
 
-def test_ranks_that_do_not_give_the_scores_are_not_shown(
-    world: ForgottenWorld, tmp_path: Path
-) -> None:
-    other = make_world(tmp_path, stream=world.stream, rank_of=lambda _step, _task: (1, 2, 3, 4))
-    found = of_rows([other.rows], [world.ranks])
-    assert found.tallies == ()
-    assert "do not give" in found.notes[0]
-
-
 def test_queries_that_were_removed_are_not_shown(world: ForgottenWorld, tmp_path: Path) -> None:
     gone = world.key(0, 0)
     write_without(world.ranks, tmp_path / "ranks.parquet", [gone])
@@ -103,13 +94,10 @@ def ranks_of(
     keys: Sequence[str],
     rank: Sequence[int],
     wrong: Sequence[str | None],
-    captions: Sequence[int] | None = None,
-    labels: Sequence[str] | None = None,
+    captions: Sequence[int],
 ) -> QueryRanks:
-    number = np.array(captions if captions is not None else [-1] * len(keys))
     answers = Named(pa.array(wrong, pa.string()), pa.array([0] * len(keys), pa.int32()))
-    classes = None if labels is None else pa.array(labels)
-    return QueryRanks(pa.array(keys), number, classes, np.array(rank), answers)
+    return QueryRanks(pa.array(keys), np.array(captions), None, np.array(rank), answers)
 
 
 def test_queries_are_ordered_by_how_far_they_fell_and_each_sample_is_shown_once() -> None:
@@ -225,10 +213,7 @@ def test_the_page_shows_queries_answers_and_ranks(
 
 @pytest.mark.parametrize("words", [("--images", "S", "-o", "R"), ("--ranks", "K", "--images", "S")])
 def test_options_without_effect_are_refused(
-    words: tuple[str, ...],
-    world: ForgottenWorld,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
+    words: tuple[str, ...], world: ForgottenWorld, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     places = {"S": world.stream, "K": world.ranks, "R": tmp_path / "report"}
     given = [places.get(word, word) for word in words]

@@ -1,4 +1,4 @@
-"""A run's rows are joined: its start comes first, and its last checkpoint places the data."""
+"""A run's rows are joined: its start comes first, its last checkpoint places and names the data."""
 
 from __future__ import annotations
 
@@ -6,30 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.collected import facts_of, scores_on
-from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row
+import pytest
+from support.collected import facts_of, reported, scores_on
+from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row, start_rows
 
+from vlcpctl.report.joined import joined, number_of, numbered_alike
 from vlcpctl.report.page import page
-from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.report import ReportRequest, build
+from vlcpctl.report.tables import step_label
 from vlcpctl.report.write import markdown
 
 
 def _imported(names: tuple[str, ...] = NAMES[:3], **fields: Any) -> list[dict[str, Any]]:
-    """Rows of an imported model evaluated alone: it knows nothing of a stream."""
-    about = {"run": "openai", "method": "imported", "checkpoint": "S", "step": None, **fields}
-    return [
-        one | about | {"config": None}
-        for number, name in enumerate(names)
-        for one in current([row(task=name, task_step=None, metrics={"rm": 10.0 + number})])
-    ]
-
-
-def _document(path: Path, rows: list[dict[str, Any]], **fields: Any) -> Document:
-    return build(read_back(path / "r", rows), ReportRequest(**fields))
-
-
-def _text(document: Document) -> str:
-    return markdown(document)
+    scores = {name: 10.0 + number for number, name in enumerate(names)}
+    return start_rows(scores, **{"run": "openai", **fields})
 
 
 def _trained(**fields: Any) -> list[dict[str, Any]]:
@@ -38,7 +28,7 @@ def _trained(**fields: Any) -> list[dict[str, Any]]:
 
 
 def test_an_imported_model_is_the_start_of_the_runs_that_start_from_it(tmp_path: Path) -> None:
-    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
+    document = reported(tmp_path, _trained() + _trained(run="er") + _imported())
     (track,) = document.tracks
     assert [(run.name, run.of.starts) for run in track.runs] == [
         ("ctp", ("openai",)),
@@ -51,8 +41,8 @@ def test_an_imported_model_is_the_start_of_the_runs_that_start_from_it(tmp_path:
 
 
 def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
-    document = _document(tmp_path, _trained() + _trained(run="er") + _imported())
-    text = _text(document)
+    document = reported(tmp_path, _trained() + _trained(run="er") + _imported())
+    text = markdown(document)
     assert "| *Before the first task* |  |  |  |\n| openai |  | 11.00 |  |\n" in text
     assert text.count("| start | 10.0 | 11.0 | 12.0 |  |") == 2
     shown = page(document)
@@ -64,18 +54,16 @@ def test_the_start_is_in_every_table_and_chart(tmp_path: Path) -> None:
 
 
 def test_a_seed_of_the_start_is_not_a_seed_of_the_run(tmp_path: Path) -> None:
-    rows = _trained() + _trained(seed=1) + _imported(seed=7)
-    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    document = reported(tmp_path, _trained() + _trained(seed=1) + _imported(seed=7))
+    ((run,),) = (track.runs for track in document.tracks)
     assert run.seeds == (0, 1)
     assert run.own["rm"][:, 0, 0].tolist() == [10, 10]
-    assert "| openai | 11.00 |" in _text(_document(tmp_path, rows))  # one model has no deviation
-
-
-def test_an_untrained_model_alone_is_a_run(tmp_path: Path) -> None:
-    rows = [one | {"task_step": number} for number, one in enumerate(_imported())]
-    ((run,),) = (track.runs for track in _document(tmp_path, rows).tracks)
+    assert "| openai | 11.00 |" in markdown(document)  # one model has no deviation
+    alone = [one | {"task_step": number} for number, one in enumerate(_imported())]
+    document = reported(tmp_path, alone)
+    ((run,),) = (track.runs for track in document.tracks)
     assert (run.name, run.steps) == ("openai", 0)
-    assert "| openai |  | 11.00 |" in _text(_document(tmp_path, rows))
+    assert "| openai |  | 11.00 |" in markdown(document)
 
 
 def test_a_trained_start_is_a_run_of_its_own_too(tmp_path: Path) -> None:
@@ -85,7 +73,7 @@ def test_a_trained_start_is_a_run_of_its_own_too(tmp_path: Path) -> None:
     transfer = current(
         [row(task="00-coco", task_step=None, step=2, metrics={"rm": 30.0})], start="S"
     )
-    (track,) = _document(tmp_path, coco + current(tasks, **about) + _trained() + transfer).tracks
+    (track,) = reported(tmp_path, coco + current(tasks, **about) + _trained() + transfer).tracks
     runs = {run.name: run for run in track.runs}
     assert list(runs) == ["coco", "ctp"]
     np.testing.assert_array_equal(runs["ctp"].own["rm"][0, 0, :3], [5, 5, 5])
@@ -97,7 +85,7 @@ def test_the_last_checkpoint_places_the_data(tmp_path: Path) -> None:
     early = current([row(step=0, task_step=None, task="people", metrics={"rm": 20.0})])
     early = [one | {"data": "data of 01-people"} for one in early]
     rows = [one | {"metrics": {"rm": one["metrics"]["rm"]}} for one in current(own_rows())]
-    (track,) = _document(tmp_path, early + rows).tracks
+    (track,) = reported(tmp_path, early + rows).tracks
     assert not track.others
     assert track.runs[0].own["rm"][0, 1, 1] == 20
 
@@ -107,14 +95,14 @@ def test_data_outside_the_stream_have_one_name(tmp_path: Path) -> None:
         row(task=name, task_step=None, step=step, data="d", metrics={"rm": 9.0})
         for step, name in ((0, "coco"), (2, "00-coco"))
     ]
-    (track,) = _document(tmp_path, current(own_rows()) + current(rows, data="d")).tracks
+    (track,) = reported(tmp_path, current(own_rows()) + current(rows, data="d")).tracks
     assert scores_on(track.runs[0], "00-coco") == {0: 9.0, 2: 9.0}
 
 
 def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> None:
     """A task of one run can be outside the stream of another run."""
     outside = row(run="er", task=NAMES[0], task_step=None)
-    (track,) = _document(tmp_path, [*merged_rows(), outside]).tracks
+    (track,) = reported(tmp_path, [*merged_rows(), outside]).tracks
     assert [run.name for run in track.runs] == ["ctp"]
     assert track.runs[0].summary("rm", "merged_final") is not None
 
@@ -122,7 +110,7 @@ def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> N
 def test_an_upper_bound_has_the_places_of_the_runs(tmp_path: Path) -> None:
     joint = own_rows((*[()] * 2, OWN[2]), run="joint", method="joint")
     moved = [one | {"task_step": 2 - one["task_step"]} for one in current(joint)]
-    (track,) = _document(tmp_path, current(own_rows()) + moved).tracks
+    (track,) = reported(tmp_path, current(own_rows()) + moved).tracks
     (bound,) = [run for run in track.runs if run.name == "joint"]
     np.testing.assert_array_equal(bound.own["rm"][0, 3], [40, 42, 30])
 
@@ -138,7 +126,7 @@ def test_an_upper_bound_of_runs_with_a_trained_start_is_not_placed_by_that_start
     )
     joint = {"run": "joint", "method": "joint", "checkpoint": "J", "step": 2}
     bound = current([row(task="00-coco", task_step=None, metrics={"rm": 60.0})], **joint)
-    (track,) = _document(tmp_path, coco + _trained() + transfer + bound).tracks
+    (track,) = reported(tmp_path, coco + _trained() + transfer + bound).tracks
     (of_joint,) = [one for one in track.every if one.name == "joint"]
     assert scores_on(of_joint, "00-coco") == {2: 60.0}
 
@@ -171,7 +159,7 @@ def test_weekly_streams_with_one_name_are_reported_with_the_model_they_start_fro
     """The model that was imported knows nothing of the weeks: all four are 00-part to it."""
     rows = _weeks()
     for ordered in (rows, rows[::-1]):
-        (track,) = _document(tmp_path, ordered).tracks
+        (track,) = reported(tmp_path, ordered).tracks
         (run,) = track.runs
         assert run.tasks == ("00-part", "01-part", "02-part")
         np.testing.assert_array_equal(run.own["rm"][0, 0, :3], [10, 11, 12])
@@ -181,7 +169,55 @@ def test_weekly_streams_with_one_name_are_reported_with_the_model_they_start_fro
 def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
     """import-checkpoint --step 0: its own test set is not task 0 of the run."""
     rows = [one | {"step": 0, "task_step": 0, "task": "prod"} for one in _imported(("prod",))]
-    (track,) = _document(tmp_path, _trained() + rows).tracks
+    (track,) = reported(tmp_path, _trained() + rows).tracks
     outside = {one.name: one.outside for one in track.every if one.outside}
     assert outside == {"ctp": ("prod",)}
     assert track.runs[0].name == "ctp"
+
+
+def weekly(step: int, tasks: list[int], digits: int, **fields: Any) -> list[dict[str, Any]]:
+    """Rows of the checkpoint of a week, on its own data and on that of some other weeks."""
+    found = []
+    for task in tasks:
+        about = {"task": f"{task:0{digits}d}-week", "tasks": [f"{task:0{digits}d}-week"]}
+        one = row(step=step, **fields) | {"task_step": task, **about}
+        found += [made | {"data": f"data {task}"} for made in current([one])]
+    return found
+
+
+def merged(step: int, digits: int) -> dict[str, Any]:
+    names = [f"{task:0{digits}d}-week" for task in range(step + 1)]
+    about = {"gallery": "merged", "task": "merged", "tasks": names, "task_step": step}
+    return current([row(step=step) | about])[0] | {"data": "the first weeks"}
+
+
+def run_of(place: Path, rows: list[dict[str, Any]]) -> Any:
+    (track,) = build(read_back(place, rows), ReportRequest(allow_missing=True)).tracks
+    return track.runs[0]
+
+
+@pytest.mark.parametrize("again", [[], [5], [5, 50]], ids=str)
+def test_rows_of_week_50_and_of_week_150_are_joined(tmp_path: Path, again: list[int]) -> None:
+    rows = weekly(50, [5, 50], 2) + weekly(150, [*again, 150], 3)
+    run = run_of(tmp_path / "r", rows)
+    assert [run.tasks[step] for step in (5, 50, 150)] == ["005-week", "050-week", "150-week"]
+    labels = [step_label(run, step) for step in range(len(run.tasks))]
+    assert labels == sorted(labels)
+    assert (labels[5], labels[6]) == ("005-week", "006 task 6")
+
+
+def test_shorter_runs_and_data_outside_are_left_as_they_are(tmp_path: Path) -> None:
+    few = read_back(tmp_path / "few", weekly(9, [5, 9], 2))
+    assert numbered_alike(few) == few
+    again = [*weekly(150, [5], 3), merged(50, 2), merged(50, 3)]
+    rows = joined(read_back(tmp_path / "again", again)).rows
+    assert [one.tasks[5] for one in rows if one.gallery == "merged"] == ["005-week"], "one row"
+    outside = current([row(step=150, task_step=None, task="05-week", tasks=["05-week"])])
+    found = numbered_alike(read_back(tmp_path / "rows", weekly(150, [5, 150], 3) + outside))
+    assert [one.task for one in found] == ["005-week", "150-week", "05-week"]
+
+
+def test_only_a_number_that_is_the_step_counts() -> None:
+    assert number_of("2024-week", 2024) == "2024"
+    for name in ("2024-week", "5-week", "05", "\u0665\u0665-week", "00000005-week", "-5-week", ""):
+        assert number_of(name, 5) is None

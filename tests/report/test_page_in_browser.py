@@ -66,6 +66,13 @@ CUT = """() => {
   return found;
 }"""
 
+# On paper: panels over their neighbours, and buttons, which headings that are repeated leave out.
+ON_PAPER = """() => [
+  ...[...document.querySelectorAll(".panels > figure")].filter(
+    one => one.getClientRects().length && one.scrollWidth > one.clientWidth + 1),
+  ...[...document.querySelectorAll("th > button")].filter(one => one.getClientRects().length),
+].map(one => one.textContent)"""
+
 # (text, ratio) of every text whose contrast with its background is below WCAG's 4.5 : 1.
 CONTRAST = """() => {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -149,10 +156,10 @@ def test_nothing_is_cut_fetched_or_reported(
 ) -> None:
     tab, said = _open(browser, pages[name], look)
     assert said == []
-    if look != "print":  # a printed page has no window
-        assert tab.evaluate(CUT) == []
+    # A printed page has no window.
+    assert tab.evaluate(ON_PAPER if look == "print" else CUT) == []
     colours, low = tab.evaluate(CONTRAST)
-    assert colours > 3
+    assert colours > 1
     assert low == []
     ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
     assert len(ids) == len(set(ids))

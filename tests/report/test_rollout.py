@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.collected import fact
+from support.collected import fact, reported
 from support.eval_rows import current, own_rows, read_back, row
 from support.rank_files import write_ranks
 
 from vlcpctl.core.errors import BadInput, GateFailed
-from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.metrics.chance import critical_value
 from vlcpctl.metrics.recall import recalls
 from vlcpctl.report.gates import enforce
 from vlcpctl.report.page import page
-from vlcpctl.report.report import FIELDS, Document, Files, ReportRequest, build, facts_csv, identity
+from vlcpctl.report.report import FIELDS, ReportRequest, facts_csv, identity
 from vlcpctl.report.rollout import (
     ALL,
     CHOICES,
@@ -31,7 +30,6 @@ from vlcpctl.report.rollout import (
 )
 
 Rows = list[dict[str, Any]]
-MOST = "lose at most"
 PLAIN = {"duplicates": "unite"}
 MORE = {**PLAIN, "distractors": ["week"]}
 MIXED = {**MORE, "distractors_by": "query"}
@@ -68,18 +66,13 @@ def scores(today: float, keep: float, new: float, every: float, **fields: Any) -
     return [one | fields for one in (*trained(), *small, *large)]
 
 
-def report(path: Path, rows: Rows, ranks: Sequence[Path] = (), **fields: Any) -> Document:
-    files = Files([*map(SavedRanks.open, ranks)])
-    return build(read_back(path / "r", rows), ReportRequest(**fields), files)
-
-
 def lost(one: RollOut) -> list[float | None]:
     losses = (one.loss(choice, "rm").drop for choice in CHOICES)
     return [None if loss is None else loss.mean for loss in losses]
 
 
 def test_every_choice_is_compared_with_today_in_the_same_gallery(tmp_path: Path) -> None:
-    small, large = report(tmp_path, scores(80, 79, 70, 75)).roll_outs
+    small, large = reported(tmp_path, scores(80, 79, 70, 75)).roll_outs
     assert (small.data, large.data) == ("coco", "coco and 40 images")
     assert (small.index, lost(small), lost(large)) == ("production", [1, None, 5], [1, 10, 5])
     assert large.loss(KEEP, "rm", "new index").drop.mean == -4  # type: ignore[union-attr]
@@ -98,7 +91,7 @@ def test_every_choice_is_compared_with_today_in_the_same_gallery(tmp_path: Path)
 def test_rows_on_an_index_are_in_no_other_number(tmp_path: Path) -> None:
     rows = scores(80, 1, 2, 75)
     usual = [one for one in rows if "gallery_checkpoint" not in one]
-    with_index, without = (report(tmp_path, one, baseline="production") for one in (rows, usual))
+    with_index, without = (reported(tmp_path, one, baseline="production") for one in (rows, usual))
     found, usual_facts = ("".join(facts_csv(one)).splitlines() for one in (with_index, without))
     more = [line for line in found if line not in usual_facts]
     assert len(more) == len(found) - len(usual_facts)
@@ -115,37 +108,28 @@ def test_rows_on_an_index_are_in_no_other_number(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "words", "losses"),
     [
-        ((80, 79, 78, 60), "the index can stay; ", "lose at most 1.00 if the index stays"),
+        ((80, 79, 78, 60), "the index can stay; ", ["lose at most 1.00"]),
         (
             (80, 79, 70, 79),
             "the index can stay, but not with new items by the new model: ",
-            f"{MOST} 1.00 if the index stays, {MOST} 10.00 if only new items are embedded",
+            ["lose at most 1.00", "lose at most 10.00"],
         ),
-        (
-            (80, 70, 70, 79),
-            "re-embed before you deploy; ",
-            "lose at most 10.00 if the index stays, lose at most 1.00 if all items are embedded",
-        ),
-        (
-            (80, 65, 60, 28),
-            "do not deploy, neither with this index nor with a new one; ",
-            "lose at most 15.00 if the index stays, lose at most 52.00 if all items are embedded",
-        ),
-        ((80, 82, 83, 84), "the index can stay; ", "gain at least 2.00 if the index stays"),
+        ((80, 70, 70, 79), "re-embed before you ", ["lose at most 10.00", "lose at most 1.00"]),
+        ((80, 65, 60, 28), f"{NEITHER}; ", ["lose at most 15.00", "lose at most 52.00"]),
+        ((80, 82, 83, 84), "the index can stay; ", ["gain at least 2.00"]),
     ],
 )
 def test_words_say_which_choice_is_enough(
-    tmp_path: Path, values: tuple[float, float, float, float], words: str, losses: str
+    tmp_path: Path, values: tuple[float, float, float, float], words: str, losses: list[str]
 ) -> None:
-    document = report(tmp_path, scores(*values))
-    said = sentence(document.roll_outs, "rm")
+    said = sentence(reported(tmp_path, scores(*values)).roll_outs, "rm")
     assert said.startswith(f"ctp, index by production: {words}")
-    assert said.endswith(f"; items in the guard {losses}")
+    assert re.findall(r"\w+ at \w+ [\d.]+", said.partition("; items in the guard ")[2]) == losses
 
 
 def test_index_loss_and_reembed_gain_are_conditions(tmp_path: Path) -> None:
     gates = ["index_loss:gt:2", "reembed_gain.rm@data=coco:gt:4", "index_loss@data=*images:gt:9"]
-    verdicts = report(tmp_path, scores(80, 70, 60, 75), fail_if=gates).verdicts
+    verdicts = reported(tmp_path, scores(80, 70, 60, 75), fail_if=gates).verdicts
     assert [(one.metric, one.data, one.value, one.holds) for one in verdicts] == [
         ("index_loss.rm", "coco", 10, True),
         ("index_loss.rm", "coco and 40 images", 10, True),
@@ -155,17 +139,14 @@ def test_index_loss_and_reembed_gain_are_conditions(tmp_path: Path) -> None:
     with pytest.raises(GateFailed, match=r"ctp: index_loss.rm on coco = 10.0000 > 2"):
         enforce(verdicts)
     usual = [one for one in scores(80, 70, 60, 75) if "gallery_checkpoint" not in one]
-    (verdict,) = report(tmp_path, usual, fail_if=gates[:1]).verdicts
-    assert (
-        verdict.undefined
-        == "no run was evaluated on an index of an earlier model (--gallery-checkpoint)"
-    )
+    (verdict,) = reported(tmp_path, usual, fail_if=gates[:1]).verdicts
+    assert "--gallery-checkpoint" in str(verdict.undefined)
     assert not verdict.passes
 
 
 def test_a_missing_side_is_named_and_undefined(tmp_path: Path) -> None:
     rows = [*trained(), of(75), of(70, gallery_checkpoint="S")]
-    document = report(tmp_path, rows, fail_if=["index_loss:gt:2"])
+    document = reported(tmp_path, rows, fail_if=["index_loss:gt:2"])
     (verdict,) = document.verdicts
     assert verdict.undefined == "the model of S on its index was not measured on coco"
     assert document.roll_outs[0].index == "S"
@@ -175,14 +156,14 @@ def test_a_missing_side_is_named_and_undefined(tmp_path: Path) -> None:
     assert verdict.undefined in table.notes
     only = [of(70, gallery_checkpoint="S")]
     with pytest.raises(BadInput, match="all other rows have a gallery_checkpoint"):
-        report(tmp_path, only)
+        reported(tmp_path, only)
 
 
 def test_seeds_are_paired_and_each_has_its_index(tmp_path: Path) -> None:
     rows = scores(80, 79, 70, 75)
     second = [*trained(seed=1), of(77, seed=1, checkpoint="c0-1")]
     second.append(of(76, seed=1, checkpoint="c0-1", gallery_checkpoint="S"))
-    small, large = report(tmp_path, [*rows, *second]).roll_outs
+    small, large = reported(tmp_path, [*rows, *second]).roll_outs
     assert small.loss(KEEP, "rm").drop.values == (1, 4)  # type: ignore[union-attr]
     assert large.loss(KEEP, "rm").drop is None  # the second seed was not measured there
 
@@ -206,7 +187,7 @@ def ranked(path: Path, hits: dict[str, float], count: int = 400) -> tuple[Rows, 
 def test_losses_are_judged_against_chance_with_paired_intervals(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path, {"today": 0.8, "keep": 0.775, "all": 0.7})
     gates = ["index_loss:gt:2"]
-    document = report(tmp_path, rows, files, fail_if=gates, metric="rm")
+    document = reported(tmp_path, rows, files, fail_if=gates, metric="rm")
     (found,) = document.roll_outs
     keep, every = found.loss(KEEP, "rm"), found.loss(ALL, "rm")
     assert keep.drop
@@ -229,9 +210,9 @@ def test_losses_are_judged_against_chance_with_paired_intervals(tmp_path: Path) 
 def test_a_small_loss_that_chance_shows_does_not_count(tmp_path: Path) -> None:
     """Three points: chance alone reaches 3.5 on 100 images."""
     rows, files = ranked(tmp_path, {"today": 0.8, "keep": 0.77, "all": 0.8}, count=100)
-    (found,) = report(tmp_path, rows).roll_outs
+    (found,) = reported(tmp_path, rows).roll_outs
     assert "re-embed" in sentence([found], "rm")
-    (found,) = report(tmp_path, rows, files).roll_outs
+    (found,) = reported(tmp_path, rows, files).roll_outs
     assert sentence([found], "rm").startswith(
         "ctp, index by production: the index can stay, not resolved; items"
     )
@@ -239,9 +220,9 @@ def test_a_small_loss_that_chance_shows_does_not_count(tmp_path: Path) -> None:
 
 def test_ranks_of_an_index_are_not_taken_for_those_of_the_model(tmp_path: Path) -> None:
     rows, files = ranked(tmp_path, {"today": 0.8, "keep": 0.7, "all": 0.7})
-    (found,) = report(tmp_path, rows, files[::-1]).roll_outs
+    (found,) = reported(tmp_path, rows, files[::-1]).roll_outs
     with_all = found.loss(KEEP, "rm").interval
-    (found,) = report(tmp_path, rows, files[:1] + files[2:]).roll_outs  # without "keep"
+    (found,) = reported(tmp_path, rows, files[:1] + files[2:]).roll_outs  # without "keep"
     assert with_all
     assert found.loss(KEEP, "rm").interval is None  # its scores are those of "all"
     assert found.loss(ALL, "rm").interval

@@ -18,7 +18,7 @@ from vlcpctl.core.errors import BadInput
 from vlcpctl.files.rows import Row
 from vlcpctl.report import training
 from vlcpctl.report.charts import Line, LineChart, styles
-from vlcpctl.report.report import Files, ReportRequest, build, identity, read_facts
+from vlcpctl.report.report import Files, ReportRequest, build, facts_csv, identity, read_facts
 from vlcpctl.report.training import (
     LEVELS,
     MOST_TERMS,
@@ -75,9 +75,7 @@ def test_rows_and_descent_name_the_checkpoints_of_a_run(tmp_path: Path) -> None:
     assert cards.notes == ("--checkpoint: 1 of 2 checkpoints are in no row: left out",)
 
 
-def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(
-    tmp_path: Path,
-) -> None:
+def test_checkpoints_are_found_in_directories_and_what_has_none_is_refused(tmp_path: Path) -> None:
     write_step(tmp_path / "runs/a", 0)
     write_step(tmp_path.joinpath("runs", *["b"] * LEVELS), 1)
     write_step(tmp_path.joinpath("runs", *["d"] * (LEVELS + 1)), 2)
@@ -228,9 +226,7 @@ def test_settings_as_texts_and_those_that_differ(tmp_path: Path) -> None:
     over_steps = settings_by_run(read_back(tmp_path / "r", changing), None)
     assert over_steps == {"ctp": {"lr": "5, then 1"}}
     values = {"betas": [0.9, 0.99], "none": None, "buffer": {"policy": "ring", "size": 8}}
-    assert setting_texts(values) == {
-        "betas": "0.9 0.99", "none": "none", "buffer": "ring, 8 pairs"
-    }  # fmt: skip
+    assert setting_texts(values) == {"betas": "0.9 0.99", "none": "none", "buffer": "ring, 8 pairs"}
 
 
 # (seed, step, seconds, bytes of state, peak bytes)
@@ -296,9 +292,22 @@ def test_a_report_has_losses_costs_and_settings(tmp_path: Path) -> None:
     assert page.count("<script") == 1  # page.js
     assert "| ctp | 3 | 12.00 | 960 | 80 | 1.5 kB | 2.0 kB |" in text
     costs = [one for one in read_facts(found["facts.csv"]) if one["metric"] == "cost"]
-    assert {one["key"]: one["value"] for one in costs} == {
-        "seconds": 12.0, "pairs": 960.0, "pairs/s": 80.0, "state": 1500.0, "model": 2000.0
-    }  # fmt: skip
+    assert [one["value"] for one in costs] == [12.0, 960.0, 1500.0, 2000.0, 80.0]
     (tmp_path / "runs").rename(tmp_path / "moved")
     assert _written(tmp_path / "again", rows, tmp_path / "moved") == found
     assert "Training</h2>" not in _written(tmp_path / "without", rows)["report.html"]
+
+
+def test_costs_are_rows_of_facts_csv_by_run_and_measure(tmp_path: Path) -> None:
+    """Runs by their names, although all else has them by their scores."""
+    rows = []
+    for run, score in (("b", 10.0), ("a", 90.0)):  # the weakest is the first of the tables
+        write_step(tmp_path / run, 0, log_lines(range(2)), slots=5, run=run, content=run)
+        rows += own_rows(((score,),), run=run, checkpoint=run)
+    found = read_back(tmp_path / "r", rows)
+    document = build(found, ReportRequest(), Files(cards=read_cards([tmp_path], found)))
+    assert document.names == ("b", "a")
+    facts = read_facts("".join(facts_csv(document)))
+    costs = [(one["run"], one["key"]) for one in facts if one["metric"] == "cost"]
+    measures = ("seconds", "pairs", "state", "model", "pairs/s")
+    assert costs == [(run, key) for run in ("a", "b") for key in measures]

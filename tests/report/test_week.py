@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html import unescape
-from html.parser import HTMLParser
 from typing import Any
 
 import numpy as np
 import pytest
-from support.hostile_names import HOSTILE
+from support.hostile_names import HOSTILE, Tags
 
 from vlcpctl.report.forgotten import Change, Tally
 from vlcpctl.report.gates import Verdict
@@ -217,16 +216,6 @@ def test_lost_queries_are_taken_from_each_guard_in_turn() -> None:
     assert page.index("01-silver</span>") < page.index("<b>98</b>"), "each guard in turn"
 
 
-class _Tags(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: set[str] = set()
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found |= {tag, *(name for name, _ in attrs)}
-
-
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_names_are_text(name: str) -> None:
     hostile = facts(
@@ -246,7 +235,7 @@ def test_hostile_names_are_text(name: str) -> None:
     )
     usual = facts(warnings=["w"], learned=[], lost=lost(wrong=None))
     page = hostile.page()
-    assert _Tags(page).found <= _Tags(usual.page()).found | _Tags(facts().page()).found
+    assert Tags(page).found <= Tags(usual.page()).found | Tags(facts().page()).found
     assert page.replace("\n", "").isprintable()
     assert "".join(hostile.lines()).isprintable()
 

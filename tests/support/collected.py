@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.eval_rows import read_back
+
+from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files.rows import Row
 from vlcpctl.report.formats import records_csv
 from vlcpctl.report.joined import JoinedRows, lineages
-from vlcpctl.report.report import FIELDS, Document, facts_csv, read_facts
+from vlcpctl.report.report import (
+    FIELDS,
+    Document,
+    Files,
+    ReportRequest,
+    build,
+    facts_csv,
+    read_facts,
+)
 from vlcpctl.report.scores import Run, Spread, Track, tracks_of
 
 
@@ -17,6 +28,14 @@ def collect(rows: Iterable[Row]) -> list[Track]:
     """The tracks of rows that are not joined."""
     rows = list(rows)
     return tracks_of(rows, lineages(rows, JoinedRows(rows, {}), None))
+
+
+def reported(
+    path: Path, rows: Iterable[dict[str, Any]], ranks: Sequence[Path] = (), **options: Any
+) -> Document:
+    """The report of rows, which are written below `path`, and of files of ranks."""
+    files = Files([*map(SavedRanks.open, ranks)])
+    return build(read_back(path / "r", rows), ReportRequest(**options), files)
 
 
 def facts_of(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,3 +103,26 @@ def current(rows: Iterable[dict[str, Any]], **fields: Any) -> list[dict[str, Any
         }
         found.append(one | said | fields)
     return found
+
+
+def outside_rows(
+    scores: Sequence[float], name: str = "coco", **fields: Any
+) -> list[dict[str, Any]]:
+    """Rows of a run that starts from S, after every step on data outside its stream."""
+    return [
+        one
+        for step, score in enumerate(scores)
+        for one in current(
+            [row(task=name, task_step=None, step=step, metrics={"rm": score}, **fields)], start="S"
+        )
+    ]
+
+
+def start_rows(scores: Mapping[str, float], **fields: Any) -> list[dict[str, Any]]:
+    """Rows of the imported model S, evaluated alone: it knows nothing of a stream."""
+    about = {"run": "production", "method": "imported", "checkpoint": "S", "step": None, **fields}
+    return [
+        one | about | {"config": None}
+        for name, score in scores.items()
+        for one in current([row(task=name, task_step=None, metrics={"rm": score})])
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
+
 HOSTILE = {
     "escape codes": "\x1b]0;x\x07\x9b31m\u202e",
     "script": "<script>alert(1)</script>",
@@ -16,3 +18,15 @@ HOSTILE = {
     "code": "`a` *b* _c_ ~~d~~ $e$",
     "rich": "[bold red]a[/]",
 }
+
+
+class Tags(HTMLParser):
+    """The tags and attributes of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found |= {tag, *(name for name, _ in attrs)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import importlib
 import os
 import signal
 import socket
@@ -20,6 +22,7 @@ TIMEOUT_S = 100
 
 def run_together(act: Callable[[int], None], count: int = 2) -> list[int]:
     """Let `count` processes act, each knowing its place as torchrun tells it; their exit codes."""
+    importlib.import_module("vlcpctl.distributed.launch")  # once for all children
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -36,6 +39,7 @@ def start_child(act: Callable[[int], None], rank: int = 0, **environment: object
     pid = os.fork()
     if pid:
         return pid
+    gc.freeze()  # a collection would copy what the child shares with its parent
     signal.alarm(TIMEOUT_S)
     os.environ.update({name: str(value) for name, value in environment.items()})
     code = 1

@@ -13,16 +13,11 @@ from support.processes import exit_code_of, run_line, start_child, wait_until
 from support.program import MICRO, TINY, make_inputs, run_program
 from support.wandb_file import OfflineRun, offline_runs
 
-from vlcpctl.testing.battery import TrainingWorld, in_child, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, in_child, request
 from vlcpctl.tracking.trackers import EVALUATION, TrackedRun
 from vlcpctl.training.train_step import train_step
 
 Points = dict[str, list[tuple[int, float]]]
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture(scope="module")

@@ -9,14 +9,15 @@ import pytest
 
 from vlcpctl.core.errors import OutputExists
 from vlcpctl.files.manifest import read_manifest
-from vlcpctl.testing.battery import make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.train_step import train_step
 
 WEIGHTS = "open_clip_model.safetensors"
 
 
-def test_each_attempt_draws_differently_and_is_of_the_same_seed(tmp_path: Path) -> None:
-    world = make_world(tmp_path / "world")
+def test_each_attempt_draws_differently_and_is_of_the_same_seed(
+    world: TrainingWorld, tmp_path: Path
+) -> None:
     step = request(world, "seqf", 0, tmp_path / "run", buffered=False)
     weights = []
     for attempt in (0, 1, 2):

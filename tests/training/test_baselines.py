@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.training import column, with_settings
 
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.core.params import blend_
@@ -22,6 +22,7 @@ from vlcpctl.data.loading.loader import PlannedBatches
 from vlcpctl.data.precomputed.features import read_features
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.files.manifest import read_manifest
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import (
     TrainingWorld,
     request,
@@ -33,7 +34,6 @@ from vlcpctl.training.plan import make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
-WEIGHTS = "open_clip_model.safetensors"
 WITHOUT = {"der": ["der.alpha=0"], "derpp": ["derpp.alpha=0", "derpp.beta=0"]}
 # Settings with which each method has an effect even without a buffer.
 HELD = {"co2l": ["co2l.asymmetric=false"], "geodl": [], "ema": []}
@@ -52,11 +52,15 @@ def _trained(world: TrainingWorld, root: Path, name: str, *assignments: str) -> 
     return (root / "01" / WEIGHTS).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def plain(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return _trained(world, tmp_path_factory.mktemp("plain"), "seqf")
+
+
 @pytest.mark.parametrize("name", [*WITHOUT, *HELD])
 def test_only_without_strength_it_is_finetuning(
-    world: TrainingWorld, tmp_path: Path, name: str
+    world: TrainingWorld, plain: bytes, tmp_path: Path, name: str
 ) -> None:
-    plain = _trained(world, tmp_path / "plain", "seqf")
     found = _trained(world, tmp_path / "found", name, *(WITHOUT.get(name) or HELD[name]))
     assert (found == plain) is (name in WITHOUT)
 
@@ -67,7 +71,7 @@ def test_co2l_sums_the_directions_where_the_base_loss_does(
     kept = {}
     for name in ("seqf", "co2l"):
         step = _step(world, tmp_path / name, name, 0)
-        train_step(replace(step, settings=replace(step.settings, base_loss="sum")))
+        train_step(with_settings(step, base_loss="sum"))
         kept[name] = (step.out / WEIGHTS).read_bytes()
     assert kept["co2l"] == kept["seqf"]
 
@@ -77,12 +81,11 @@ def test_the_model_of_ema_is_the_average_of_the_weights_passed(
 ) -> None:
     for steps in range(1, 4):
         step = _step(world, tmp_path / str(steps), "seqf", 0)
-        settings = replace(step.settings, steps=steps, schedule="constant")
-        train_step(replace(step, settings=settings))
+        train_step(with_settings(step, steps=steps, schedule="constant"))
     step = _step(world, tmp_path / "ema", "ema", 0, "ema.decay=0.75")
-    train_step(replace(step, settings=replace(settings, steps=3)))
+    train_step(with_settings(step, steps=3, schedule="constant"))
     start = _step(world, tmp_path / "start", "seqf", 0)
-    train_step(replace(start, settings=replace(settings, steps=1, lr=1e-30, weight_decay=0.0)))
+    train_step(with_settings(start, steps=1, lr=1e-30, weight_decay=0.0))
     average = load_file(start.out / WEIGHTS)
     for steps in range(1, 4):
         blend_(average, 0.75, (0.25, load_file(tmp_path / str(steps) / "00" / WEIGHTS)))
@@ -98,8 +101,7 @@ def test_the_average_is_what_is_validated_and_measured(
         step = _step(world, tmp_path / f"{name}-{decay}", "seqf", 0)
         methods = compose(name, [f"ema.decay={decay}"] if "ema" in name else [])
         train_step(replace(step, tasks=(task,), methods=methods))
-        rows = map(json.loads, (step.out / "metrics.jsonl").read_text().splitlines())
-        found[name, decay] = [row["val_loss"] for row in rows if "val_loss" in row]
+        found[name, decay] = column(step.out, "val_loss")
     still, moving = found["ema", 1.0], found["ema", 0.5]
     assert len(still) == len(moving) == 2
     assert still[0] == still[1] != moving[0] != moving[1]
@@ -113,10 +115,9 @@ def test_the_average_is_what_is_validated_and_measured(
 def test_the_best_average_is_kept_where_the_best_are(world: TrainingWorld, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
     step = replace(_step(world, tmp_path / "best", "ema", 0, "ema.decay=1.0"), tasks=(task,))
-    train_step(replace(step, settings=replace(step.settings, keep="best:val_loss", lr=0.3)))
+    train_step(with_settings(step, keep="best:val_loss", lr=0.3))
     start = replace(_step(world, tmp_path / "start", "seqf", 0), tasks=(task,))
-    settings = replace(start.settings, steps=1, lr=1e-30, weight_decay=0.0)
-    train_step(replace(start, settings=settings))
+    train_step(with_settings(start, steps=1, lr=1e-30, weight_decay=0.0))
     best, first = load_file(step.out / WEIGHTS), load_file(start.out / WEIGHTS)
     torch.testing.assert_close(best, first, rtol=0, atol=1e-20)
 
@@ -164,11 +165,11 @@ def test_replayed_pairs_of_der_take_no_part_in_the_contrast(
         train_step(_step(world, tmp_path / name, "seqf", 0))
     der = request(world, "der", 1, tmp_path / "der", buffered=False)
     # Not Adam, which makes much of the rounding of gradients that are 0.
-    settings = replace(der.settings, optimizer="sgd", lr=0.1)
-    methods = compose("der", ["der.alpha=1e-30"])
-    train_step(replace(der, methods=methods, settings=settings))
-    plain = _step(world, tmp_path / "seqf", "seqf", 1)
-    train_step(replace(plain, settings=replace(settings, batch_size=2)))
+    plainly = {"optimizer": "sgd", "lr": 0.1}
+    der = replace(der, methods=compose("der", ["der.alpha=1e-30"]))
+    train_step(with_settings(der, **plainly))
+    plain = replace(_step(world, tmp_path / "seqf", "seqf", 1), settings=der.settings)
+    train_step(with_settings(plain, **plainly, batch_size=2))
     found, expected = load_file(der.out / WEIGHTS), load_file(plain.out / WEIGHTS)
     torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-4)
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.marks import mostly_slow
+from support.training import with_settings
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from vlcpctl.core.batch import Batch
 from vlcpctl.models import encoders
-from vlcpctl.testing.battery import TrainingWorld, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
@@ -25,14 +26,13 @@ RATE, STEPS = 0.05, 50
 
 
 @pytest.fixture(scope="module")
-def step(tmp_path_factory: pytest.TempPathFactory) -> TrainRequest:
+def step(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> TrainRequest:
     """Fifty steps of the second task, with plain gradient descent."""
-    world: TrainingWorld = make_world(tmp_path_factory.mktemp("world"))
     root = tmp_path_factory.mktemp("run")
     train_step(request(world, "dha", 0, root, buffered=False))
     asked = request(world, "dha", 1, root, buffered=False)
-    settings = replace(
-        asked.settings,
+    return with_settings(
+        asked,
         optimizer="sgd",
         momentum=0.0,
         weight_decay=0.0,
@@ -42,7 +42,6 @@ def step(tmp_path_factory: pytest.TempPathFactory) -> TrainRequest:
         lr=RATE,
         steps=STEPS,
     )
-    return replace(asked, settings=settings)
 
 
 def mixed(keep: float, one: Tensor, other: Tensor) -> Tensor:

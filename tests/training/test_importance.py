@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -10,18 +9,19 @@ from typing import ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.marks import mostly_slow
+from support.training import journal, resnet, with_settings
 
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
 from vlcpctl.core.params import copy_, copy_of
-from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import make_plan
 from vlcpctl.training.train_step import train_step
 
-WEIGHTS = "open_clip_model.safetensors"
 HELD = ["ewc", "mas", "si", "rwalk"]
 
 
@@ -34,30 +34,19 @@ def _trained(
             replace(part, strength=0.0) if name in HELD else part  # type: ignore[call-arg]
             for part in compose(name)
         )
-        train_step(
-            replace(step, methods=methods, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
-        )
+        train_step(with_settings(replace(step, methods=methods), **settings))
     return root / f"{tasks - 1:02d}"
 
 
-@pytest.mark.parametrize("name", ["ewc", "mas"])
+@pytest.mark.parametrize("name", mostly_slow(["ewc", "mas"], kept=["ewc"]))
 def test_measuring_leaves_the_statistics_of_batch_norm_alone(
     world: TrainingWorld, tmp_path: Path, name: str
 ) -> None:
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    (tmp_path / "resnet.json").write_text(json.dumps(config))
-    how = {"model": str(tmp_path / "resnet.json"), "image_size": None}
+    how = resnet(tmp_path)
     measured = _trained(world, tmp_path / "measured", name, tasks=1, **how)
     plain = _trained(world, tmp_path / "plain", "seqf", tasks=1, **how)
     assert (measured / WEIGHTS).read_bytes() == (plain / WEIGHTS).read_bytes()
     assert any("running_mean" in key for key in load_file(plain / WEIGHTS))
-
-
-def _rows(checkpoint: Path, phase: str) -> list[dict[str, float]]:
-    lines = (checkpoint / "metrics.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if row["phase"] == phase]
 
 
 @pytest.mark.parametrize("name", HELD)
@@ -66,10 +55,10 @@ def test_penalty_is_0_at_the_first_step_and_grows(
 ) -> None:
     for number in range(2):
         train_step(request(world, name, number, tmp_path, buffered=False))
-    penalties = [row[f"{name}/penalty"] for row in _rows(tmp_path / "01", "train")]
+    penalties = [row[f"{name}/penalty"] for row in journal(tmp_path / "01", "train")]
     assert penalties[0] == 0
     assert all(penalty > 0 for penalty in penalties[1:])
-    assert not any(f"{name}/penalty" in row for row in _rows(tmp_path / "00", "train"))
+    assert not any(f"{name}/penalty" in row for row in journal(tmp_path / "00", "train"))
 
 
 def test_another_teacher_does_not_move_what_weights_are_held_near(
@@ -83,7 +72,7 @@ def test_another_teacher_does_not_move_what_weights_are_held_near(
     for name, teacher in (("own", None), ("other", tmp_path / "seed1" / "00")):
         out = tmp_path / name
         train_step(replace(step, teacher=teacher, out=out))
-        rows[name] = _rows(out, "train")[0]
+        rows[name] = journal(out, "train")[0]
     assert rows["own"]["ewc/penalty"] == rows["other"]["ewc/penalty"] == 0
     assert rows["own"]["lwf/distill"] != rows["other"]["lwf/distill"]
 
@@ -92,7 +81,7 @@ def test_each_measuring_phase_has_its_own_loss(world: TrainingWorld, tmp_path: P
     train_step(request(world, "ewc+mas", 0, tmp_path, buffered=False))
     common = {"phase", "step", "loss", "lr"}
     terms = {
-        phase: {key for row in _rows(tmp_path / "00", phase) for key in row} - common
+        phase: {key for row in journal(tmp_path / "00", phase) for key in row} - common
         for phase in ("ewc/importance", "mas/importance")
     }
     assert terms == {"ewc/importance": {"contrastive"}, "mas/importance": {"mas/length"}}
@@ -112,7 +101,7 @@ def test_measuring_reads_the_first_epoch_that_was_not_trained_on(
     world: TrainingWorld, tmp_path: Path, steps: int | None, begins: int
 ) -> None:
     step = request(world, "ewc+mas", 0, tmp_path, buffered=False)
-    phases = make_plan(replace(step, settings=replace(step.settings, steps=steps))).phases
+    phases = make_plan(with_settings(step, steps=steps)).phases
     assert [(phase.name, phase.start, phase.steps) for phase in phases] == [
         ("train", 0, steps or 6),
         ("ewc/importance", begins, 3),
@@ -184,8 +173,9 @@ def test_a_phase_with_weights_of_its_own_leaves_the_model_alone(
     found = []
     for name, methods in (("plain", compose("seqf")), ("aside", (Aside(),))):
         step = replace(request(world, "seqf", 0, tmp_path, buffered=False), methods=methods)
-        settings = replace(step.settings, epochs=2, lr=0.3)
-        found.append(train_step(replace(step, settings=settings, out=tmp_path / name)))
+        found.append(
+            train_step(with_settings(replace(step, out=tmp_path / name), epochs=2, lr=0.3))
+        )
     plain, beside = (load_file(checkpoint / WEIGHTS) for checkpoint in found)
     own = load_file(found[1] / "method" / "aside" / "own.safetensors")
     assert all(torch.equal(plain[name], beside[name]) for name in plain)

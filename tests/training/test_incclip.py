@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from support.marks import mostly_slow
+from support.training import with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import InversionSettings
@@ -51,10 +52,18 @@ def weights_of(checkpoint: Path) -> dict[str, Tensor]:
     return load_file(file)
 
 
+@pytest.fixture(scope="module")
+def whole(
+    world: TrainingWorld, first: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Tensor]:
+    """The weights after the second task with every part."""
+    return weights_of(train_step(second(world, first, tmp_path_factory.mktemp("whole") / "01")))
+
+
 # What is trained
 
 
-@pytest.mark.parametrize("family", ["dual", "fusion"])
+@pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
 def test_turned_off_it_is_er_byte_for_byte(
     world: TrainingWorld, tmp_path: Path, family: str
 ) -> None:
@@ -85,14 +94,17 @@ def test_turned_off_it_is_er_byte_for_byte(
     ),
 )
 def test_every_part_tells(
-    world: TrainingWorld, first: Path, tmp_path: Path, part: list[str]
+    world: TrainingWorld,
+    first: Path,
+    whole: dict[str, Tensor],
+    tmp_path: Path,
+    part: list[str],
 ) -> None:
-    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
     without = weights_of(train_step(second(world, first, tmp_path / "without", *part)))
     assert any(not torch.equal(whole[name], without[name]) for name in whole)
 
 
-@pytest.mark.parametrize("family", ["dual", "fusion"])
+@pytest.mark.parametrize("family", mostly_slow(["dual", "fusion"], kept=["dual"]))
 def test_micro_batches_change_rounding_alone(
     world: TrainingWorld, tmp_path: Path, family: str
 ) -> None:
@@ -101,8 +113,7 @@ def test_micro_batches_change_rounding_alone(
     found = []
     for micro in (None, 2):
         step = second(world, tmp_path, tmp_path / str(micro))
-        settings = replace(step.settings, **GENTLE, micro_batch=micro)
-        found.append(weights_of(train_step(replace(step, settings=settings))))
+        found.append(weights_of(train_step(with_settings(step, **GENTLE, micro_batch=micro))))
     for name, tensor in found[0].items():
         torch.testing.assert_close(found[1][name], tensor, rtol=1e-5, atol=1e-6)
 
@@ -208,9 +219,12 @@ def test_texts_without_effect_are_refused(
 
 
 def test_the_gradient_of_pseudo_texts_reaches_the_weights(
-    world: TrainingWorld, first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: TrainingWorld,
+    first: Path,
+    whole: dict[str, Tensor],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    whole = weights_of(train_step(second(world, first, tmp_path / "whole")))
     monkeypatch.setattr(BesideEncoder, "backward", lambda _self, _gradients: None)
     without = weights_of(train_step(second(world, first, tmp_path / "without")))
     assert any(not torch.equal(whole[name], without[name]) for name in whole)

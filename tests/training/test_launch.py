@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,14 +15,15 @@ import torch
 from safetensors.torch import load_file, save_file
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, run_together, start_child, wait_until
+from support.training import column, model_file, resnet, take_part, train_together, with_settings
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
-from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import launch
 from vlcpctl.training import train_step as train
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
@@ -31,13 +31,14 @@ from vlcpctl.training.train_step import train_step
 
 pytestmark = pytest.mark.dist
 
-WEIGHTS = "open_clip_model.safetensors"
-RESNET = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-
 
 @pytest.fixture(scope="module", autouse=True)
-def _warm() -> None:
+def _warm() -> Iterator[None]:
     preload()  # what each process would import again
+    with pytest.MonkeyPatch.context() as patch:
+        # For a log that nobody reads, it looks through all modules at each step of a rendezvous.
+        patch.setattr(dynamic_rendezvous, "get_method_name", lambda _depth=0: "")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -45,28 +46,8 @@ def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """A directory with the first task's checkpoint, 00."""
     root = tmp_path_factory.mktemp("first")
     step = request(world, "seqf", 0, root, buffered=False)
-    train_step(_with(step, temperature="learn:0.1"))
+    train_step(with_settings(step, temperature="learn:0.1"))
     return root
-
-
-def _with(step: TrainRequest, **settings: object) -> TrainRequest:
-    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
-
-
-def _take_part(step: TrainRequest) -> None:
-    here = process_ranks()
-    assert here is not None
-    launch.take_part(replace(step, nproc=here.size), here)
-
-
-def _model(directory: Path, **vision: object) -> dict[str, object]:
-    """Settings that name `micro` with another image encoder."""
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = vision
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    path = directory / "model.json"
-    path.write_text(json.dumps(config))
-    return {"model": str(path), "image_size": None}
 
 
 @pytest.mark.parametrize("names", mostly_slow(["ewc", "mas"], kept=["ewc"]))
@@ -86,33 +67,31 @@ def test_what_is_drawn_for_a_pair_is_drawn_in_any_process(
 ) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
     shape = {"image_size": 16, "layers": 1, "width": 8, "head_width": 4, "patch_size": 4}
-    _expect_equal(_with(step, **_model(tmp_path, **shape, patch_dropout=0.5)), tmp_path)
+    model = model_file(tmp_path, vision_cfg={**shape, "patch_dropout": 0.5})
+    _expect_equal(with_settings(step, model=str(model), image_size=None), tmp_path)
 
 
 def test_batch_norms_count_micro_batches_as_they_count_processes(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
-    _expect_equal(_with(step, **_model(tmp_path, **RESNET), steps=2), tmp_path)
+    _expect_equal(with_settings(step, **resnet(tmp_path), steps=2), tmp_path)
     counts = load_file(tmp_path / "one" / WEIGHTS)["visual.bn1.num_batches_tracked"]
     assert counts == 2  # one for each step
 
 
 def _expect_equal(step: TrainRequest, root: Path) -> None:
     """Half of the batch in each of two processes, or both halves in one process."""
-    step = _with(step, micro_batch=2, optimizer="sgd", lr=0.1)  # adam would hide a wrong scale
+    step = with_settings(
+        step, micro_batch=2, optimizer="sgd", lr=0.1
+    )  # adam would hide a wrong scale
     train_step(replace(step, out=root / "one"))
-    assert run_together(lambda rank: _take_part(replace(step, out=root / "two"))) == [0, 0]
+    train_together(replace(step, out=root / "two"))
     one, two = (load_file(next((root / name).glob("*.safetensors"))) for name in ("one", "two"))
     for name, tensor in one.items():
         torch.testing.assert_close(two[name], tensor, rtol=1e-5, atol=1e-7)
-    losses = [_column(root / name, "loss") for name in ("one", "two")]
+    losses = [column(root / name, "loss") for name in ("one", "two")]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
-
-
-def _column(checkpoint: Path, name: str) -> list[float]:
-    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
-    return [row[name] for row in rows if name in row]
 
 
 def _trained(step: TrainRequest, keep: Callable[[TrainRun], dict[str, torch.Tensor]]) -> list[Any]:
@@ -121,7 +100,7 @@ def _trained(step: TrainRequest, keep: Callable[[TrainRun], dict[str, torch.Tens
     def act(rank: int) -> None:
         made, new_run = [], train._new_run
         train._new_run = lambda *given: made.append(new_run(*given)) or made[-1]  # type: ignore[func-returns-value]
-        _take_part(step)
+        take_part(step)
         save_file(keep(made[0]), f"{step.out}-{rank}")
 
     assert run_together(act) == [0, 0]
@@ -132,7 +111,7 @@ def test_every_process_has_the_same_batch_norm_statistics(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     step = request(world, "seqf", 0, tmp_path, buffered=False)
-    step = _with(step, **_model(tmp_path, **RESNET), steps=2)
+    step = with_settings(step, **resnet(tmp_path), steps=2)
     one, other = _trained(step, TrainRun.everything)
     assert any(name.endswith("running_var") for name in one)
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -141,7 +120,7 @@ def test_every_process_has_the_same_batch_norm_statistics(
 def test_what_validation_decides_is_decided_alike(world: TrainingWorld, tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
     step = replace(request(world, "seqf", 0, tmp_path, buffered=False), tasks=(task,))
-    step = _with(step, schedule="plateau", patience=0, epochs=3)
+    step = with_settings(step, schedule="plateau", patience=0, epochs=3)
     progress = iter([3.0, 2.0, 1.0])
 
     def validate(*_: object, **__: object) -> dict[str, float]:
@@ -153,7 +132,7 @@ def test_what_validation_decides_is_decided_alike(world: TrainingWorld, tmp_path
         patch.setattr("vlcpctl.training.validation.validate", validate)
         one, other = _trained(step, TrainRun.everything)
     assert all(torch.equal(one[name], other[name]) for name in one)
-    rates = _column(step.out, "lr")
+    rates = column(step.out, "lr")
     assert rates[-1] == pytest.approx(rates[0] / 10)
 
 
@@ -171,7 +150,7 @@ def test_a_gradient_that_one_process_lacks_is_zero_there(
 
         if rank == 1:
             TrainRun.encode = without_texts  # type: ignore[method-assign]
-        _take_part(step)
+        take_part(step)
 
     assert run_together(act) == [0, 0]
 
@@ -189,7 +168,7 @@ def _bytes(checkpoint: Path) -> list[bytes]:
 def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    many = ("--steps", 60, "--save-every", 10)
+    many = ("--steps", 30, "--save-every", 5)
     log, out = tmp_path / "log", tmp_path / "stopped"
     launched = _words(world, out, *many, "--nproc", 2)
     pid = start_child(lambda _: run_line(launched, log))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,18 +9,20 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import mostly_slow
+from support.training import column, with_settings
 
 from vlcpctl.core.errors import OutputExists, UsageError
 from vlcpctl.files.tensors import read_tensors
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models import encoders
 from vlcpctl.models.checkpoint_files import count_weights
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.models.embed import as_features
 from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import (
     TrainingWorld,
     chain,
-    make_world,
     request,
     require_exact_resume,
 )
@@ -34,7 +35,6 @@ from vlcpctl.training.settings import Settings
 from vlcpctl.training.train_step import train_step
 
 SIZE = LoraSize(2, 3.0)
-WEIGHTS = "open_clip_model.safetensors"
 
 
 def _double() -> Encoder:
@@ -100,26 +100,18 @@ def test_both_towers_of_either_class_of_open_clip_have_adapters() -> None:
     assert len(adapted_names(_double().weights())) == 8
 
 
-@pytest.fixture(scope="module")
-def first(world: TrainingWorld, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("chain")
-    train_step(request(world, "seqf", 0, root, buffered=False))
-    return root / "00"
-
-
 def _second(
     world: TrainingWorld, first: Path, out: Path, names: str = "seqf", lora: str = "2", **how: Any
 ) -> TrainRequest:
-    step = request(world, names, 1, first.parent, buffered=False)
-    settings = replace(step.settings, lora=lora, **how)
-    return replace(step, out=out, settings=settings)
+    step = request(world, names, 1, first, buffered=False)
+    return with_settings(replace(step, out=out), lora=lora, **how)
 
 
 def test_the_adapter_beside_the_weights_is_their_change(
     world: TrainingWorld, first: Path, tmp_path: Path
 ) -> None:
     train_step(_second(world, first, tmp_path / "01", lora="2,6", lr=0.01))
-    old, new = (read_tensors(path / WEIGHTS) for path in (first, tmp_path / "01"))
+    old, new = (read_tensors(path / WEIGHTS) for path in (first / "00", tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")
     assert len(pairs) == 2 * len(adapted_names(old))
     assert all(torch.equal(old[name], new[name]) for name in old.keys() - {*adapted_names(old)})
@@ -129,13 +121,13 @@ def test_the_adapter_beside_the_weights_is_their_change(
     assert count_weights(tmp_path / "01") == sum(one.numel() for one in new.values())
 
 
-@pytest.mark.parametrize("names", ["ewc", "si+ctp", "ema"])
+@pytest.mark.parametrize("names", mostly_slow(["ewc", "si+ctp", "ema"], kept=["ewc", "ema"]))
 def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
     world: TrainingWorld, names: str, tmp_path: Path
 ) -> None:
     for number, lora in enumerate((None, "2", None)):
         step = request(world, names, number, tmp_path, buffered=False)
-        train_step(replace(step, settings=replace(step.settings, lora=lora)))
+        train_step(with_settings(step, lora=lora))
         written = (step.out / "adapter.safetensors").is_file()
         assert written == (lora is not None and names != "ema")
 
@@ -144,7 +136,7 @@ def test_methods_keep_their_state_over_tasks_with_and_without_adapters(
 def test_killed_and_resumed_runs_have_the_same_bytes(world: TrainingWorld, tmp_path: Path) -> None:
     def steps(root: Path) -> Sequence[TrainRequest]:
         plain, *later = chain(world, "ctp+ewc", root)
-        return [plain, *(replace(one, settings=replace(one.settings, lora="2")) for one in later)]
+        return [plain, *(with_settings(one, lora="2") for one in later)]
 
     require_exact_resume(steps, tmp_path)
 
@@ -197,22 +189,21 @@ def test_fp16_skips_an_update_whose_gradients_overflowed(name: str) -> None:
     torch.testing.assert_close(adapters.tensors[name_b].grad, expected)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_the_best_epoch_is_written_with_its_own_adapter(tmp_path: Path, precision: str) -> None:
+@pytest.mark.parametrize("precision", mostly_slow(["fp32", "fp16"], kept=["fp32"]))
+def test_the_best_epoch_is_written_with_its_own_adapter(
+    world: TrainingWorld, tmp_path: Path, precision: str
+) -> None:
     splits = {"train": 12, "val": 6}
     tasks = [
         make_task(tmp_path / f"task-{step}", splits=splits, first=40 * step, step=step)
         for step in range(2)
     ]
-    world = TrainingWorld(tasks, make_world(tmp_path / "world").buffers)
+    world = replace(world, tasks=tasks)
     train_step(request(world, "seqf", 0, tmp_path, buffered=False))
-    step = _second(
-        world, tmp_path / "00", tmp_path / "01", keep="best:val_loss", epochs=4, lr=0.5,
-        precision=precision,
-    )  # fmt: skip
+    how = {"keep": "best:val_loss", "epochs": 4, "lr": 0.5, "precision": precision}
+    step = _second(world, tmp_path, tmp_path / "01", **how)
     train_step(step)
-    rows = map(json.loads, (tmp_path / "01" / "metrics.jsonl").read_text().splitlines())
-    losses = [row["val_loss"] for row in rows if "val_loss" in row]
+    losses = column(tmp_path / "01", "val_loss")
     assert losses.index(min(losses)) < len(losses) - 1, losses
     old, new = (read_tensors(path / WEIGHTS) for path in (tmp_path / "00", tmp_path / "01"))
     pairs = read_tensors(tmp_path / "01" / "adapter.safetensors")

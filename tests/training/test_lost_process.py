@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -12,13 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from support.processes import run_line, run_together
+from support.training import column, with_settings
 from torch import Tensor
 
 from vlcpctl.core.errors import Incompatible
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.models.imports import preload
-from vlcpctl.testing.battery import TrainingWorld, kill_at, make_world, request
+from vlcpctl.testing.battery import TrainingWorld, kill_at, request
 from vlcpctl.training import launch
 from vlcpctl.training import train_step as module
 from vlcpctl.training.request import TrainRequest, numeric, opened, semantic
@@ -30,10 +30,9 @@ pytestmark = pytest.mark.dist
 SUMS_OF_A_STEP = 2  # its gradients fit one bucket; which weights were used is the second
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
+@pytest.fixture(scope="module", autouse=True)
+def _warm() -> None:
     preload()
-    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def _words(world: TrainingWorld, out: Path, *more: object) -> list[object]:
@@ -85,13 +84,13 @@ def test_another_number_of_processes_resumes_inexactly(
     world: TrainingWorld, tmp_path: Path, before: int, after: int
 ) -> None:
     step = request(world, "ctp", 0, tmp_path, buffered=False)
-    step = replace(step, save_every="1", settings=replace(step.settings, steps=6))
+    step = with_settings(replace(step, save_every="1"), steps=6)
     train_step(replace(step, out=tmp_path / "whole"))
     _train(replace(step, nproc=before), dies=True)
     with pytest.raises(Incompatible, match=f"processes.*{before}.*{after}.*--accept-inexact"):
         _refused(replace(step, nproc=after))
     _train(replace(step, nproc=after, accept_inexact=True))
-    assert _losses(step.out) == pytest.approx(_losses(tmp_path / "whole"), rel=1e-5)
+    assert column(step.out, "loss") == pytest.approx(column(tmp_path / "whole", "loss"), rel=1e-5)
 
 
 def _train(step: TrainRequest, *, dies: bool = False) -> None:
@@ -126,8 +125,3 @@ def _refused(step: TrainRequest) -> None:
 
 def _bytes(checkpoint: Path) -> list[bytes]:
     return [(checkpoint / name).read_bytes() for name in ("open_clip_model.safetensors",)]
-
-
-def _losses(checkpoint: Path) -> list[float]:
-    rows = (checkpoint / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(row)["loss"] for row in rows]

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from support.marks import mostly_slow
-from support.processes import run_together
+from support.training import in_double_precision, journal, train_together
 
-from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.methods import TABLE
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
-from vlcpctl.models.encoders import Encoder
 from vlcpctl.models.imports import preload
 from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import repeating_pair
-from vlcpctl.training import launch
-from vlcpctl.training import train_step as train
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
@@ -63,16 +57,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 
 @pytest.fixture(autouse=True)
-def _in_double_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong loss is then far from a right one; rounding grows with the steps in float32."""
-    encoder = train._encoder
-
-    def doubled(*given: Any) -> Encoder:
-        made = encoder(*given)
-        made.module.double()
-        return made
-
-    monkeypatch.setattr(train, "_encoder", doubled)
+def _doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_double_precision(monkeypatch)  # rounding grows with the steps in float32
 
 
 def _step(world: TrainingWorld, case: str, number: int, root: Path) -> TrainRequest:
@@ -95,17 +81,8 @@ def _second_step(world: TrainingWorld, case: str, root: Path) -> TrainRequest:
     return _step(world, case, 1, root)
 
 
-def _together(step: TrainRequest) -> None:
-    def act(_rank: int) -> None:
-        here = process_ranks()
-        assert here is not None
-        launch.take_part(replace(step, nproc=here.size), here)
-
-    assert run_together(act) == [0, 0]
-
-
 def _rows(checkpoint: Path) -> list[dict[str, float]]:
-    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+    rows = journal(checkpoint)
     return [{name: value for name, value in row.items() if name != "phase"} for row in rows]
 
 
@@ -124,42 +101,33 @@ def _expect_equal(step: TrainRequest, names: Sequence[str]) -> None:
                 torch.testing.assert_close(two[key], tensor, rtol=1e-7, atol=1e-9)
 
 
-# A queue, importances, and generated texts with a buffer.
-USUAL = ("ctp", "ewc", "incclip")
+# A queue, and generated texts with a buffer; importances: see test_launch.
+USUAL = (("dual", "ctp"), ("dual", "incclip"), ("sigmoid", "ctp"), ("fusion", "ctp"))
 
 
-@pytest.mark.parametrize("case", mostly_slow(sorted({*TABLE, *SET}), kept=USUAL))
+CASES = [
+    *(("dual", case) for case in sorted({*TABLE, *SET})),
+    *(("sigmoid", case) for case in SIGMOID),
+    *(("fusion", case) for case in FUSION),
+]
+
+
+@pytest.mark.parametrize("of", mostly_slow(CASES, kept=USUAL), ids="-".join)
 def test_losses_and_weights_do_not_depend_on_the_number_of_processes(
-    world: TrainingWorld, tmp_path: Path, case: str
+    world: TrainingWorld, tmp_path: Path, of: tuple[str, str]
 ) -> None:
-    step = _second_step(world, case, tmp_path)
-    names = ["two", "local"]
+    kind, case = of
+    kinds = {"fusion": with_fusion_model(world), "dual": world}
+    kinds["sigmoid"] = replace(world, flags={**world.flags, "loss": "sigmoid"})
+    step = _second_step(kinds[kind], case, tmp_path)
+    names = ["local"] if kind == "fusion" else ["two", "local"]
     if case not in TERMS_OF_ONE_PROCESS:
         names.insert(0, "one")
         train_step(replace(step, out=tmp_path / "one"))
-    _together(replace(step, out=tmp_path / "two"))
-    _together(replace(step, out=tmp_path / "local", local_loss=True))
+    for name in {"two", "local"} & {*names}:
+        train_together(replace(step, out=tmp_path / name, local_loss=name == "local"))
     _expect_equal(step, names)
-
-
-@pytest.mark.parametrize("case", mostly_slow(SIGMOID, kept=["ctp"]))
-def test_nor_do_those_of_a_sigmoid_loss(world: TrainingWorld, tmp_path: Path, case: str) -> None:
-    world = replace(world, flags={**world.flags, "loss": "sigmoid"})
-    step = _second_step(world, case, tmp_path)
-    names = ["two", "local"]
-    if case not in TERMS_OF_ONE_PROCESS:
-        names.insert(0, "one")
-        train_step(replace(step, out=tmp_path / "one"))
-    _together(replace(step, out=tmp_path / "two"))
-    _together(replace(step, out=tmp_path / "local", local_loss=True))
-    _expect_equal(step, names)
-    biases = [load_file(path / WEIGHTS)["logit_bias"] for path in (step.previous, tmp_path / "two")]
-    assert biases[0] != biases[1]
-
-
-@pytest.mark.parametrize("case", mostly_slow(FUSION, kept=["ctp"]))
-def test_nor_do_those_of_a_fusion_model(world: TrainingWorld, tmp_path: Path, case: str) -> None:
-    step = _second_step(with_fusion_model(world), case, tmp_path)
-    train_step(replace(step, out=tmp_path / "one"))
-    _together(replace(step, out=tmp_path / "local", local_loss=True))
-    _expect_equal(step, ["one", "local"])
+    if kind == "sigmoid":
+        paths = (step.previous or Path(), tmp_path / "two")
+        before, after = (load_file(path / WEIGHTS)["logit_bias"] for path in paths)
+        assert before != after

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.training import model_file, with_settings
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
-from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.adaptation import adapted
@@ -22,18 +20,9 @@ from vlcpctl.training.request import TrainRequest, opened
 from vlcpctl.training.train_step import train_step
 
 
-def _file(directory: Path, vision: dict[str, Any], **more: object) -> Path:
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    path = directory / "model.json"
-    path.write_text(json.dumps({**config, "vision_cfg": vision or config["vision_cfg"], **more}))
-    return path
-
-
 def _first(world: TrainingWorld, root: Path, model: object, **settings: object) -> TrainRequest:
     step = request(world, "seqf", 0, root, buffered=False)
-    changed: dict[str, Any] = {"model": str(model), "image_size": None, **settings}
-    return replace(step, settings=replace(step.settings, **changed))
+    return with_settings(step, **{"model": str(model), "image_size": None, **settings})
 
 
 def test_the_configuration_decides_the_loss(world: TrainingWorld, tmp_path: Path) -> None:
@@ -45,8 +34,8 @@ def test_the_configuration_decides_the_loss(world: TrainingWorld, tmp_path: Path
     assert (
         loss_of("ViT-B-32") == loss_of("albef-micro") == loss_of("hf-hub:some/model") == "softmax"
     )
-    assert loss_of(_file(tmp_path, {}, init_logit_bias=0)) == "sigmoid"
-    assert loss_of(_file(tmp_path, {}, init_logit_bias=None)) == "softmax"
+    assert loss_of(model_file(tmp_path, init_logit_bias=0)) == "sigmoid"
+    assert loss_of(model_file(tmp_path, init_logit_bias=None)) == "softmax"
     assert loss_of("ViT-B-16-SigLIP", loss="softmax") == "softmax"
 
 
@@ -57,6 +46,7 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
     plan = make_plan(step)
     settings = plan.request.settings
     assert (settings.temperature, settings.base_loss) == (None, "mean")
+    assert plan.request.origins["base_loss"] == "sigmoid loss"
     assert next(lines(plan)).endswith(", for a sigmoid loss")
     given = replace(step, origins={**step.origins, "temperature": "flag"})
     assert adapted(given, opened(given)).settings.temperature == "fixed:0.07"
@@ -65,7 +55,7 @@ def test_what_a_preset_says_of_a_softmax_does_not_hold_with_a_sigmoid(
 
 
 def test_one_of_a_hub_is_known_once_it_is_built(world: TrainingWorld, tmp_path: Path) -> None:
-    file, hub = _file(tmp_path, {}, init_logit_bias=-3.0), tmp_path / "hub"
+    file, hub = model_file(tmp_path, init_logit_bias=-3.0), tmp_path / "hub"
     hub.mkdir()
     encoder = encoders.build(file)
     encoders.save(encoder, hub)

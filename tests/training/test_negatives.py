@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -11,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.marks import mostly_slow
 from support.naive_negatives import both_directions, one_direction, united
+from support.training import column, in_double_precision, with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.method import Run
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.methods.ctp import Ctp
-from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, make_world, request
 from vlcpctl.testing.tiny_stream import make_task, repeating_pair
 from vlcpctl.training import plan
-from vlcpctl.training import train_step as train
 from vlcpctl.training.history import match_warnings, true_matches
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
@@ -40,19 +39,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 @pytest.fixture
 def _doubled(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = train._encoder
-
-    def doubled(*given: Any) -> Encoder:
-        made = encoder(*given)
-        made.module.double()
-        return made
-
-    monkeypatch.setattr(train, "_encoder", doubled)
+    in_double_precision(monkeypatch)
 
 
 def _with(step: TrainRequest, names: str, *values: str, **changes: Any) -> TrainRequest:
-    settings = replace(step.settings, **changes)
-    return replace(step, methods=compose(names, list(values)), settings=settings)
+    return replace(with_settings(step, **changes), methods=compose(names, list(values)))
 
 
 def _groups_of(step: TrainRequest) -> dict[str, int]:
@@ -118,7 +109,7 @@ def test_batch_queue_and_replay_leave_out_matches(
 
 
 @pytest.mark.usefixtures("_doubled")
-@pytest.mark.parametrize("names", ["ctp", "derpp", "co2l"])
+@pytest.mark.parametrize("names", mostly_slow(["ctp", "derpp", "co2l"], kept=["ctp", "derpp"]))
 def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path, names: str) -> None:
     first = request(world, names, 0, tmp_path, buffered=True)
     train_step(_with(first, names, steps=2))
@@ -127,14 +118,9 @@ def test_micro_batches_change_nothing(world: TrainingWorld, tmp_path: Path, name
     for negatives, micro in (("distinct", None), ("distinct", 4), ("all", None)):
         out = tmp_path / f"{negatives}{micro}"
         train_step(replace(_with(second, names, negatives=negatives, micro_batch=micro), out=out))
-        values[negatives, micro] = np.array(_losses(out))
+        values[negatives, micro] = np.array(column(out, "loss"))
     np.testing.assert_allclose(values["distinct", 4], values["distinct", None], rtol=1e-9)
     assert values["distinct", None][0] < values["all", None][0] - 1e-3
-
-
-def _losses(checkpoint: Path) -> list[float]:
-    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
-    return [row["loss"] for row in rows if "loss" in row]
 
 
 def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_path: Path) -> None:
@@ -144,8 +130,7 @@ def test_validation_uses_the_negatives_of_training(world: TrainingWorld, tmp_pat
         step = request(world, "seqf", 0, tmp_path / negatives, buffered=False)
         step = _with(step, "seqf", negatives=negatives, lr=1e-30, steps=2, batch_size=8)
         train_step(replace(step, tasks=(task,)))
-        rows = (step.out / "metrics.jsonl").read_text().splitlines()
-        found[negatives] = [row["val_loss"] for row in map(json.loads, rows) if "val_loss" in row]
+        found[negatives] = column(step.out, "val_loss")
     assert found["distinct"][0] < found["all"][0] - 0.01
 
 

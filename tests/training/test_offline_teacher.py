@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from support.processes import run_together
+from support.marks import mostly_slow
+from support.training import column, journal, train_together, with_settings
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import Incompatible, OutputExists, UsageError
 from vlcpctl.data.tasks.samples import Pair
-from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.files.parts import Parts
 from vlcpctl.methods import TABLE
 from vlcpctl.models import encoders
@@ -27,12 +26,10 @@ from vlcpctl.testing.battery import (
     checkpoint_bytes,
     in_child,
     kill_at,
-    make_world,
     request,
     with_fusion_model,
 )
 from vlcpctl.testing.tiny_stream import make_pair, make_task
-from vlcpctl.training import launch
 from vlcpctl.training.method_run import MethodRun
 from vlcpctl.training.methods import compose
 from vlcpctl.training.plan import lines, make_plan
@@ -43,19 +40,13 @@ from vlcpctl.training.train_step import train_step
 EPOCHS = 3
 VARIED = {"crop": "random", "flip": True, "randaugment": (1, 5), "epochs": EPOCHS}
 MEANS = ComputeOptions(batch_size=5, device="cpu", workers=0, threads=1, nproc=1)
-Teachable = pytest.mark.parametrize(
-    "names",
-    [
-        name
-        for name, need in ((name, method().needs(first=False)) for name, method in TABLE.items())
-        if need.previous and not need.reference  # targets are of the pairs to learn
-    ],
-)
+NEEDS = {name: method().needs(first=False) for name, method in TABLE.items()}
+# Targets are of the pairs to learn.
+TEACHABLE = [name for name, need in NEEDS.items() if need.previous and not need.reference]
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    world = make_world(tmp_path_factory.mktemp("world"))
+@pytest.fixture(scope="module", name="world")
+def varied(world: TrainingWorld) -> TrainingWorld:
     return replace(world, flags={**world.flags, **VARIED})
 
 
@@ -103,8 +94,7 @@ def targets_of(step: TrainRequest, out: Path, views: int = EPOCHS, seed: int = 0
 
 def losses(step: TrainRequest) -> list[dict[str, Any]]:
     train_step(step)
-    rows = (step.out / "metrics.jsonl").read_text().splitlines()
-    return [{n: v for n, v in json.loads(line).items() if n != "phase"} for line in rows]
+    return [{n: v for n, v in row.items() if n != "phase"} for row in journal(step.out)]
 
 
 def expect_same(step: TrainRequest, targets: Path, root: Path) -> None:
@@ -118,40 +108,36 @@ def expect_same(step: TrainRequest, targets: Path, root: Path) -> None:
         assert other == pytest.approx(one, rel=1e-6, abs=5e-6)
 
 
-@Teachable
+def _several(number: int) -> Pair:
+    words = ["red", "a green", "some blue"][: 1 + number % 3]
+    return make_pair(number)._replace(captions=[f"{word} {number}" for word in words])
+
+
+@pytest.mark.parametrize(
+    "case",
+    mostly_slow(
+        [
+            *(("dual", names) for names in TEACHABLE),
+            *(("buffered", names) for names in ("ctp", "lwf+modx")),
+            *(("fusion", names) for names in ("ctp", "lwf")),
+            *((captions, "modx") for captions in ("one", "all")),  # of several
+        ],
+        kept=[("dual", "lucir"), ("buffered", "ctp"), ("fusion", "lwf"), ("all", "modx")],
+    ),
+    ids="-".join,
+)
 def test_with_a_view_for_each_epoch_a_run_has_the_losses_of_the_live_teacher(
-    world: TrainingWorld, first: Path, tmp_path: Path, names: str
+    world: TrainingWorld, first: Path, first_fused: Path, tmp_path: Path, case: tuple[str, str]
 ) -> None:
-    step = second(world, first, names)
-    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
-
-
-@pytest.mark.parametrize("names", ["ctp", "lwf+modx"])
-def test_replayed_pairs_have_targets_too(
-    world: TrainingWorld, first: Path, tmp_path: Path, names: str
-) -> None:
-    step = second(world, first, names, buffered=True)
-    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
-
-
-@pytest.mark.parametrize(("names", "options"), [("ctp", ()), ("lwf", ("lwf.words=false",))])
-def test_a_fusion_model_is_taught_all_but_words(
-    world: TrainingWorld, first_fused: Path, tmp_path: Path, names: str, options: tuple[str, ...]
-) -> None:
-    step = second(with_fusion_model(world), first_fused, names, *options)
-    expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
-
-
-@pytest.mark.parametrize("captions", ["one", "all"])
-def test_each_of_several_captions_has_its_own_target(
-    world: TrainingWorld, first: Path, tmp_path: Path, captions: str
-) -> None:
-    def pair(number: int) -> Pair:
-        words = ["red", "a green", "some blue"][: 1 + number % 3]
-        return make_pair(number)._replace(captions=[f"{word} {number}" for word in words])
-
-    task = make_task(tmp_path / "task", 12, step=1, first=500, pair=pair)
-    step = _with(replace(second(world, first, "modx"), tasks=(task,)), captions=captions)
+    kind, names = case
+    if kind == "fusion":
+        options = ("lwf.words=false",) if names == "lwf" else ()
+        step = second(with_fusion_model(world), first_fused, names, *options)
+    else:
+        step = second(world, first, names, buffered=kind == "buffered")
+    if kind in ("one", "all"):
+        task = make_task(tmp_path / "task", 12, step=1, first=500, pair=_several)
+        step = with_settings(replace(step, tasks=(task,)), captions=kind)
     expect_same(step, targets_of(step, tmp_path / "targets"), tmp_path)
 
 
@@ -206,7 +192,6 @@ def _run_of(step: TrainRequest, monkeypatch: pytest.MonkeyPatch) -> TrainRun:
     ("names", "options", "is_loaded"),
     [
         ("modx", (), False),
-        ("lwf", (), False),
         ("ctp", ("ctp.momentum=false",), False),
         ("ctp", ("ctp.momentum_from=current",), False),
         ("ctp", (), True),
@@ -239,9 +224,9 @@ def test_a_method_that_uses_the_previous_weights_says_so(
     anchor = MethodRun.anchor.fget
     spied = property(lambda view: used.append(view.method) or anchor(view))
     monkeypatch.setattr(MethodRun, "anchor", spied)
-    step = second(world, first, names)
+    step = with_settings(second(world, first, names), steps=1)
     train_step(replace(step, out=tmp_path / "run"))
-    assert bool(used) == step.methods[0].needs(first=False).previous_weights
+    assert bool(used) == NEEDS[names].previous_weights
 
 
 @pytest.mark.dist
@@ -251,20 +236,9 @@ def test_two_processes_are_taught_as_one_is(
     step = second(world, first, "modx")
     step = replace(step, targets=targets_of(step, tmp_path / "targets"))
 
-    def take_part(_rank: int) -> None:
-        here = process_ranks()
-        assert here is not None
-        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
-
-    assert run_together(take_part) == [0, 0]
-    one = losses(replace(step, out=tmp_path / "one"))
-    rows = (tmp_path / "two" / "metrics.jsonl").read_text().splitlines()
-    for found, expected in zip(map(json.loads, rows), one, strict=True):
-        assert found["loss"] == pytest.approx(expected["loss"], rel=1e-5)
-
-
-def _with(step: TrainRequest, **settings: object) -> TrainRequest:
-    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
+    train_together(replace(step, out=tmp_path / "two"))
+    one = train_step(replace(step, out=tmp_path / "one"))
+    assert column(tmp_path / "two", "loss") == pytest.approx(column(one, "loss"), rel=1e-5)
 
 
 def test_targets_that_do_not_fit_are_refused(
@@ -279,12 +253,12 @@ def test_targets_that_do_not_fit_are_refused(
             train_step(changed)
         assert not changed.out.exists()
 
-    refuses(_with(step, flip=False), "transform: flip was True and is now False")
-    refuses(_with(step, crop_scale=(0.5, 1.0)), "crop_scale was")
+    refuses(with_settings(step, flip=False), "transform: flip was True and is now False")
+    refuses(with_settings(step, crop_scale=(0.5, 1.0)), "crop_scale was")
     scaled = "transform: jpeg_decode was 'exact' and is now 'scaled'"
-    refuses(_with(step, jpeg_decode="scaled"), scaled)
-    refuses(_with(step, resize="torch"), "transform: resize was not set and is now 'torch'")
-    trained_scaled = _with(step, jpeg_decode="scaled")
+    refuses(with_settings(step, jpeg_decode="scaled"), scaled)
+    refuses(with_settings(step, resize="torch"), "transform: resize was not set and is now 'torch'")
+    trained_scaled = with_settings(step, jpeg_decode="scaled")
     targets = targets_of(trained_scaled, tmp_path / "scaled")
     exactly = "transform: jpeg_decode was 'scaled' and is now 'exact'"
     refuses(replace(step, targets=targets), exactly)

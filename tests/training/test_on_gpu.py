@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from support.training import column
 
 from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.training.train_step import train_step
@@ -20,11 +20,6 @@ pytestmark = pytest.mark.gpu
 def needs_a_gpu() -> None:
     if not torch.cuda.is_available():
         pytest.skip("torch finds no GPU")
-
-
-def losses(checkpoint: Path) -> list[float]:
-    rows = map(json.loads, (checkpoint / "metrics.jsonl").read_text().splitlines())
-    return [row["loss"] for row in rows]
 
 
 def trained(world: TrainingWorld, root: Path, method: str, **how: Any) -> Path:
@@ -45,8 +40,8 @@ def test_losses_are_those_of_the_cpu(
     if fuses:
         flags = {name: one for name, one in world.flags.items() if name != "epochs"}
         world = replace(world, flags={**flags, "steps": 1})
-    on_cpu = losses(trained(world, tmp_path / "cpu", method, device="cpu"))
-    on_gpu = losses(trained(world, tmp_path / "gpu", method, device="cuda"))
+    on_cpu = column(trained(world, tmp_path / "cpu", method, device="cpu"), "loss")
+    on_gpu = column(trained(world, tmp_path / "gpu", method, device="cuda"), "loss")
     assert on_gpu == pytest.approx(on_cpu, rel=0.5 if fuses else 1e-3)
 
 
@@ -55,16 +50,16 @@ def test_losses_are_those_of_the_cpu(
 def test_options_change_the_last_bits_at_most(
     world: TrainingWorld, tmp_path: Path, option: str, workers: int
 ) -> None:
-    plain = losses(trained(world, tmp_path / "plain", "ctp", device="cuda"))
+    plain = column(trained(world, tmp_path / "plain", "ctp", device="cuda"), "loss")
     how: dict[str, Any] = {option: True, "workers": workers}
-    other = losses(trained(world, tmp_path / "other", "ctp", device="cuda", **how))
+    other = column(trained(world, tmp_path / "other", "ctp", device="cuda", **how), "loss")
     assert other == pytest.approx(plain, rel=2e-2 if option == "tf32" else 1e-3)
 
 
 def test_bf16_is_close(world: TrainingWorld, tmp_path: Path) -> None:
-    plain = losses(trained(world, tmp_path / "fp32", "ctp", device="cuda"))
+    plain = column(trained(world, tmp_path / "fp32", "ctp", device="cuda"), "loss")
     half = replace(world, flags={**world.flags, "precision": "bf16"})
-    rounded = losses(trained(half, tmp_path / "bf16", "ctp", device="cuda"))
+    rounded = column(trained(half, tmp_path / "bf16", "ctp", device="cuda"), "loss")
     assert rounded[0] == pytest.approx(plain[0], rel=2e-2)
     assert rounded == pytest.approx(plain, rel=0.2)  # each update is of rounded gradients
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.training import with_settings
 
 from vlcpctl.core.batch import Batch, Features
 from vlcpctl.core.errors import UsageError
@@ -72,7 +73,7 @@ def test_it_is_as_large_as_the_batch_or_whole(
     step = _third(world, root, "zscl", tmp_path / "02")
     few = make_task(tmp_path / "few", 3)
     plans = [make_plan(replace(step, reference=path)) for path in (world.tasks[0], few)]
-    assert [plan.reference.sampler.size for plan in plans if plan.reference] == [4, 3]
+    assert [plan.reference.size for plan in plans if plan.reference] == [4, 3]
 
 
 def test_its_pairs_are_in_groups_as_those_to_learn_are(
@@ -93,8 +94,7 @@ def test_its_pairs_are_in_groups_as_those_to_learn_are(
     monkeypatch.setattr(Gift, "loss", look)
     for negatives in ("distinct", "all"):
         step = _third(world, root, "gift", tmp_path / negatives)
-        settings = replace(step.settings, negatives=negatives, steps=1)
-        train_step(replace(step, settings=settings, reference=task))
+        train_step(with_settings(replace(step, reference=task), negatives=negatives, steps=1))
     distinct, plain = seen
     assert distinct.groups is not None
     assert distinct.groups.tolist() == [groups_N[keys.index(key)] for key in distinct.keys]

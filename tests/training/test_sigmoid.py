@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from support.fake_run import FakeRun, fake_batch, features
 from support.production import PASSES, SETTINGS, write_week
 from support.program import run_program
+from support.training import column, model_file, with_settings
 from torch.nn.functional import normalize
 
 from vlcpctl.core.errors import Incompatible
@@ -27,7 +28,6 @@ from vlcpctl.methods.der import Der
 from vlcpctl.methods.derpp import Derpp
 from vlcpctl.methods.incclip import Incclip
 from vlcpctl.models import encoders
-from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE
 from vlcpctl.models.embed import as_features
 from vlcpctl.testing.battery import (
@@ -57,13 +57,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
 
 
 def _first(world: TrainingWorld, root: Path, **settings: Any) -> TrainRequest:
-    step = request(world, "seqf", 0, root, buffered=False)
-    return replace(step, settings=replace(step.settings, **settings))
+    return with_settings(request(world, "seqf", 0, root, buffered=False), **settings)
 
 
-def _terms(checkpoint: Path, name: str = "contrastive") -> list[float]:
-    rows = map(json.loads, (checkpoint / "metrics.jsonl").read_text().splitlines())
-    return [row[name] for row in rows if name in row]
+def _terms(checkpoint: Path) -> list[float]:
+    return column(checkpoint, "contrastive")
 
 
 def _bias(checkpoint: Path) -> float:
@@ -137,11 +135,8 @@ def test_the_exported_model_has_the_embeddings_and_logits_of_open_clips(
 def test_an_imported_model_is_evaluated_and_updated(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    start = {"init_logit_scale": math.log(117), "init_logit_bias": -12.9}
-    file, source, imported = tmp_path / "model.json", tmp_path / "source", tmp_path / "model"
-    file.write_text(json.dumps({**config, **start}))
+    file = model_file(tmp_path, init_logit_scale=math.log(117), init_logit_bias=-12.9)
+    source, imported = tmp_path / "source", tmp_path / "model"
     source.mkdir()
     encoders.save(encoders.build(file), source)
     assert run_program(capfd, "import-checkpoint", source, "-o", imported, "-q").code == 0

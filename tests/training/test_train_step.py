@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from dataclasses import replace
@@ -11,32 +10,23 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.training import column, journal, resnet, with_settings
 
 from vlcpctl.core.errors import Diverged, Incompatible, Interrupted, OutputExists, UsageError
 from vlcpctl.data.loading.loader import ImageCache
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.outputs import Output
-from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, in_child, kill_at, request
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
-WEIGHTS = "open_clip_model.safetensors"
-
 
 def _first(world: TrainingWorld, root: Path, names: str = "seqf", **how: object) -> TrainRequest:
     return request(world, names, 0, root, buffered=False, **how)
-
-
-def _with(step: TrainRequest, **settings: object) -> TrainRequest:
-    return replace(step, settings=replace(step.settings, **settings))  # type: ignore[arg-type]
-
-
-def _rows(checkpoint: Path) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_the_journal_has_one_row_per_step_with_every_term(
@@ -44,7 +34,7 @@ def test_the_journal_has_one_row_per_step_with_every_term(
 ) -> None:
     train_step(_first(world, tmp_path, "ctp"))
     train_step(request(world, "ctp", 1, tmp_path, buffered=False))
-    rows = _rows(tmp_path / "01")
+    rows = journal(tmp_path / "01")
     assert [row["step"] for row in rows] == list(range(6))
     terms = {"contrastive", "ctp/momentum", "ctp/cross_modal", "ctp/same_modal"}
     assert terms | {"phase", "step", "loss", "lr"} == rows[0].keys()
@@ -57,7 +47,7 @@ def test_images_are_kept_only_for_another_epoch(
 ) -> None:
     kept = []
     monkeypatch.setattr(ImageCache, "_keep", lambda _cache, key, _image: kept.append(key))
-    train_step(_with(_first(world, tmp_path), epochs=epochs, steps=None))
+    train_step(with_settings(_first(world, tmp_path), epochs=epochs, steps=None))
     assert bool(kept) == (epochs > 1)
 
 
@@ -85,7 +75,7 @@ def test_captions_beyond_the_text_length_are_counted(
         return make_pair(number)._replace(captions=[text])
 
     task = make_task(tmp_path / "task", 12, pair=pair)
-    step = _with(replace(_first(world, tmp_path), tasks=(task,)), text_length=length)
+    step = with_settings(replace(_first(world, tmp_path), tasks=(task,)), text_length=length)
     train_step(step)
     said = [one for one in capsys.readouterr().err.splitlines() if "fill the text length" in one]
     assert len(said) == (share is not None)
@@ -171,14 +161,14 @@ def test_workers_change_nothing(world: TrainingWorld, tmp_path: Path) -> None:
 def test_micro_batches_give_the_gradients_of_the_whole_batch(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    step = _with(
+    step = with_settings(
         request(world, "seqf", 0, tmp_path / "whole", buffered=False),
         optimizer="sgd",
         lr=0.1,
         steps=1,
     )
     train_step(step)
-    train_step(_with(replace(step, out=tmp_path / "parts"), micro_batch=2))
+    train_step(with_settings(replace(step, out=tmp_path / "parts"), micro_batch=2))
     whole, parts = (
         load_file(tmp_path / "whole" / "00" / WEIGHTS),
         load_file(tmp_path / "parts" / WEIGHTS),
@@ -190,7 +180,7 @@ def test_micro_batches_give_the_gradients_of_the_whole_batch(
 def test_a_diverging_loss_names_the_step_the_term_and_the_last_good_state(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    step = _with(
+    step = with_settings(
         _first(world, tmp_path, save_every="1"), lr=1e30, optimizer="sgd", schedule="constant"
     )
     with pytest.raises(
@@ -205,7 +195,7 @@ def test_memory_of_a_method_is_missing_rather_than_zero(
 ) -> None:
     train_step(_first(world, tmp_path))
     kept = replace(
-        _with(request(world, "ctp", 1, tmp_path, buffered=False), negatives="all"),
+        with_settings(request(world, "ctp", 1, tmp_path, buffered=False), negatives="all"),
         methods=compose("ctp", ["ctp.keep_queue=true"]),
     )
     with pytest.raises(Incompatible, match=r"has no state 'queue' of method ctp .*--fresh-state"):
@@ -217,7 +207,7 @@ def test_memory_of_a_method_is_missing_rather_than_zero(
 def test_memory_of_methods_that_do_not_run_is_carried_through(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
-    step = _with(_first(world, tmp_path), negatives="all")
+    step = with_settings(_first(world, tmp_path), negatives="all")
     step = replace(step, methods=compose("ctp", ["ctp.keep_queue=true"]))
     train_step(step)
     train_step(request(world, "seqf", 1, tmp_path, buffered=False))
@@ -230,36 +220,27 @@ def test_best_on_validation_is_kept(tmp_path: Path, world: TrainingWorld) -> Non
         tmp_path / "task", splits={"train": 12, "val": 8}, pair=lambda n: make_pair(n, captions=1)
     )
     step = replace(_first(world, tmp_path), tasks=(task,))
-    step = _with(step, keep="best:val_loss", schedule="plateau", epochs=3, lr=0.05)
+    step = with_settings(step, keep="best:val_loss", schedule="plateau", epochs=3, lr=0.05)
     train_step(replace(step, save_every="2"))
-    rows = _rows(tmp_path / "00")
-    losses = [row["val_loss"] for row in rows if "val_loss" in row]
-    assert len(losses) == 3
-    train_step(_with(replace(step, out=tmp_path / "rmean"), keep="best:val_rmean"))
-    assert all(
-        0 <= row["val_rmean"] <= 100 for row in _rows(tmp_path / "rmean") if "val_rmean" in row
-    )  # type: ignore[operator]
+    assert len(column(tmp_path / "00", "val_loss")) == 3
+    train_step(with_settings(replace(step, out=tmp_path / "rmean"), keep="best:val_rmean"))
+    assert all(0 <= value <= 100 for value in column(tmp_path / "rmean", "val_rmean"))
 
 
 def test_plateau_without_a_validation_split_is_refused(
     world: TrainingWorld, tmp_path: Path
 ) -> None:
     with pytest.raises(UsageError, match="--schedule plateau needs a validation split"):
-        train_step(_with(_first(world, tmp_path), schedule="plateau"))
+        train_step(with_settings(_first(world, tmp_path), schedule="plateau"))
 
 
 @pytest.mark.parametrize("blends", [False, True])
 def test_slow_models_take_or_average_the_statistics_of_batch_norm(
     world: TrainingWorld, tmp_path: Path, *, blends: bool
 ) -> None:
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    (tmp_path / "resnet.json").write_text(json.dumps(config))
-    step = _with(
+    step = with_settings(
         _first(world, tmp_path, "ctp", save_every="1"),
-        model=str(tmp_path / "resnet.json"),
-        image_size=None,
+        **resnet(tmp_path),
         blend_buffers=blends,
         steps=2,
     )
@@ -282,7 +263,7 @@ def test_other_pixels_make_another_run(
     task = make_task(tmp_path / "task", 12, pair=lambda n: make_pair(n, size=64, kind="JPEG"))
     step = replace(_first(world, tmp_path), tasks=(task,))
     train_step(step)
-    other = _with(step, **{setting: value})
+    other = with_settings(step, **{setting: value})
     with pytest.raises(OutputExists, match=rf"settings\.{told}"):
         train_step(other)
     train_step(replace(other, out=tmp_path / "other"))
@@ -297,7 +278,7 @@ def test_scaled_decoding_leaves_small_images_alone(world: TrainingWorld, tmp_pat
     task = make_task(tmp_path / "small", 12, pair=lambda n: make_pair(n, size=31, kind="JPEG"))
     losses = []
     for decoding in ("exact", "scaled"):
-        step = _with(_first(world, tmp_path), jpeg_decode=decoding)
+        step = with_settings(_first(world, tmp_path), jpeg_decode=decoding)
         train_step(replace(step, tasks=(task,), out=tmp_path / decoding))
-        losses.append([row["loss"] for row in _rows(tmp_path / decoding)])
+        losses.append(column(tmp_path / decoding, "loss"))
     assert losses[0] == losses[1]

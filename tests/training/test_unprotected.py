@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from safetensors.torch import save_file
+from support.training import journal, with_settings
 
 from vlcpctl.checkpoints import importing
 from vlcpctl.models import dual_encoder
@@ -41,8 +41,7 @@ def from_start(world: TrainingWorld, names: str, start: Path, root: Path) -> Tra
 
 def pretrained(world: TrainingWorld, names: str, weights: Path, root: Path) -> TrainRequest:
     step = request(world, names, 0, root, buffered=False)
-    settings = replace(step.settings, pretrained=str(weights), image_size=None)
-    return replace(step, settings=settings)
+    return with_settings(step, pretrained=str(weights), image_size=None)
 
 
 def notes(step: TrainRequest) -> list[str]:
@@ -51,24 +50,24 @@ def notes(step: TrainRequest) -> list[str]:
     return [line for line in found if "activation" not in line]
 
 
-def losses(checkpoint: Path) -> list[dict[str, float]]:
-    return [json.loads(line) for line in (checkpoint / "metrics.jsonl").read_text().splitlines()]
+@pytest.fixture(scope="module")
+def plain(world: TrainingWorld, start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_step(from_start(world, "seqf", start, tmp_path_factory.mktemp("plain")))
 
 
 @pytest.mark.parametrize("name", TEACHERS)
 def test_an_imported_model_is_the_teacher_of_the_first_task(
-    world: TrainingWorld, start: Path, tmp_path: Path, name: str
+    world: TrainingWorld, start: Path, plain: Path, tmp_path: Path, name: str
 ) -> None:
     step = from_start(world, name, start, tmp_path)
     assert notes(step) == []
     train_step(step)
-    train_step(from_start(world, "seqf", start, tmp_path / "plain"))
-    own, plain = losses(step.out), losses(tmp_path / "plain" / "00")
-    terms = own[0].keys() - plain[0].keys() - {"ctp/momentum"}
+    own = journal(step.out)
+    terms = own[0].keys() - journal(plain)[0].keys() - {"ctp/momentum"}
     assert terms
     assert all(row[term] > 0 for row in own[1:2] for term in terms)
     file = "open_clip_model.safetensors"
-    assert (step.out / file).read_bytes() != (tmp_path / "plain" / "00" / file).read_bytes()
+    assert (step.out / file).read_bytes() != (plain / file).read_bytes()
 
 
 @pytest.mark.parametrize("name", TEACHERS)
@@ -80,7 +79,7 @@ def test_bare_pretrained_weights_are_protected_by_nothing_and_the_plan_says_so(
     assert f"protected by {name};" in note
     assert "import-checkpoint" in note
     train_step(step)
-    assert losses(step.out)[0].keys() & {f"{name}/distillation", f"{name}/alignment"} == set()
+    assert journal(step.out)[0].keys() & {f"{name}/distillation", f"{name}/alignment"} == set()
     assert notes(pretrained(world, "seqf", weights, tmp_path)) == []
     assert notes(request(world, name, 0, tmp_path, buffered=False)) == []
 
@@ -93,8 +92,8 @@ def test_penalties_have_measured_nothing_of_an_imported_model(
     (note,) = notes(step)
     assert f"{name} has measured no importance of the weights yet" in note
     train_step(step)
-    assert all(row.get(f"{name}/penalty", 0) == 0 for row in losses(step.out))
+    assert all(row.get(f"{name}/penalty", 0) == 0 for row in journal(step.out))
     later = replace(request(world, name, 1, tmp_path, buffered=False), previous=step.out)
     assert notes(later) == []
     train_step(later)
-    assert any(row.get(f"{name}/penalty", 0) > 0 for row in losses(later.out))
+    assert any(row.get(f"{name}/penalty", 0) > 0 for row in journal(later.out))

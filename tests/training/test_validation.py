@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,13 +11,13 @@ import pytest
 import torch
 from support.fake_run import features
 from support.processes import run_together
+from support.training import column, journal, take_part, with_settings
 
 from vlcpctl.core.batch import Batch
-from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.distributed.world import World
 from vlcpctl.testing.battery import BATCH, TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
-from vlcpctl.training import launch, validation
+from vlcpctl.training import validation
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.settings import Settings
@@ -30,14 +29,7 @@ pytestmark = pytest.mark.dist
 def _request(world: TrainingWorld, root: Path, pairs: int) -> TrainRequest:
     task = make_task(root / "task", splits={"train": 12, "val": pairs})
     step = replace(request(world, "seqf", 0, root, buffered=False), tasks=(task,))
-    settings = replace(step.settings, keep="best:val_rmean", schedule="plateau", epochs=3)
-    return replace(step, settings=settings)
-
-
-def _values(checkpoint: Path) -> dict[str, list[float]]:
-    rows = [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
-    found = [row for row in rows if "val_loss" in row]
-    return {name: [row[name] for row in found] for name in ("val_loss", "val_rmean")}
+    return with_settings(step, keep="best:val_rmean", schedule="plateau", epochs=3)
 
 
 @pytest.mark.parametrize("pairs", [3 * BATCH, BATCH])
@@ -49,8 +41,6 @@ def test_values_do_not_depend_on_the_number_of_processes(
     train_step(replace(step, out=tmp_path / "one"))
 
     def act(rank: int) -> None:
-        here = process_ranks()
-        assert here is not None
         encoded: list[Batch] = []
         features = validation._features
 
@@ -59,16 +49,16 @@ def test_values_do_not_depend_on_the_number_of_processes(
             return features(run, batch)
 
         validation._features = counted
-        launch.take_part(replace(step, out=tmp_path / "two", nproc=2), here)
+        take_part(replace(step, out=tmp_path / "two"))
         batches = pairs // BATCH
         share = batches * (rank + 1) // 2 - batches * rank // 2
         assert len(encoded) == step.settings.epochs * share
 
     assert run_together(act) == [0, 0]
-    one, two = _values(tmp_path / "one"), _values(tmp_path / "two")
-    assert len(one["val_loss"]) == step.settings.epochs
-    assert two["val_loss"] == pytest.approx(one["val_loss"], rel=1e-6)
-    assert two["val_rmean"] == pytest.approx(one["val_rmean"], rel=1e-6)
+    for name in ("val_loss", "val_rmean"):
+        one, two = (column(tmp_path / number, name) for number in ("one", "two"))
+        assert len(one) == step.settings.epochs
+        assert two == pytest.approx(one, rel=1e-6)
 
 
 @pytest.mark.parametrize("processes", [2, 4])
@@ -94,9 +84,8 @@ def test_validation_follows_every_epoch_of_a_method_with_phases_of_its_own(
 ) -> None:
     """Its training has a plan for each epoch."""
     first = request(world, "afec", 0, tmp_path, buffered=False)
-    train_step(replace(first, settings=replace(first.settings, steps=1)))
+    train_step(with_settings(first, steps=1))
     task = make_task(tmp_path / "task", splits={"train": 12, "val": 4})
     step = replace(request(world, "afec", 1, tmp_path, buffered=False), tasks=(task,))
-    train_step(replace(step, settings=replace(step.settings, epochs=2)))
-    rows = [json.loads(row) for row in (step.out / "metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows if "val_loss" in row] == [2, 5]
+    train_step(with_settings(step, epochs=2))
+    assert [row["step"] for row in journal(step.out) if "val_loss" in row] == [2, 5]

@@ -57,7 +57,6 @@ class CheckpointPair:
 
     run: str
     steps: str  # such as "0 -> 1"
-    order: tuple[int, int]
     metrics: dict[str, tuple[float, ...]]
     degrees: dict[str, NDArray[np.int64]]  # (180,) angles by degree, of all seeds together
     rows: tuple[Row, ...]
@@ -107,31 +106,18 @@ def collect_spatial_tracks(rows: Iterable[Row]) -> tuple[SpatialTrack, ...]:
 
 
 def _pairs(rows: list[Row]) -> tuple[CheckpointPair, ...]:
-    groups: dict[tuple[str, tuple[int, int], str], list[Row]] = {}
+    """The rows by run and steps: fewer steps between the checkpoints first, then earlier ones."""
+    groups: dict[tuple[str, int, int, str], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.seed):
-        groups.setdefault((row.run, _order(row), _name(row)), []).append(row)
-    return tuple(
-        _pair(run, name, order, members) for (run, order, name), members in sorted(groups.items())
-    )
+        assert row.since is not None
+        foreign = "" if row.since.run == row.run else f"{row.since.run} "
+        before, now = ("start" if one.step is None else one.step for one in (row.since, row))
+        steps = step_of(row) - step_of(row.since), step_of(row)
+        groups.setdefault((row.run, *steps, f"{foreign}{before} -> {now}"), []).append(row)
+    return tuple(_pair(run, name, members) for (run, *_, name), members in sorted(groups.items()))
 
 
-def _order(row: Row) -> tuple[int, int]:
-    """Sort key: the number of steps between the checkpoints, then the later step."""
-    assert row.since is not None
-    return step_of(row) - step_of(row.since), step_of(row)
-
-
-def _name(row: Row) -> str:
-    assert row.since is not None
-    foreign = "" if row.since.run == row.run else f"{row.since.run} "
-    return f"{foreign}{_step(row.since.step)} -> {_step(row.step)}"
-
-
-def _step(step: int | None) -> str:
-    return "start" if step is None else str(step)
-
-
-def _pair(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> CheckpointPair:
+def _pair(run: str, name: str, rows: list[Row]) -> CheckpointPair:
     keys = [f"{one.name}_{side}" for one in MEASURES for side in one.sides]
     degrees = {key: np.zeros(WHOLE, dtype=np.int64) for key in keys}
     for row in rows:
@@ -142,7 +128,7 @@ def _pair(run: str, name: str, order: tuple[int, int], rows: list[Row]) -> Check
             degrees[key][: len(counts)] += counts
     known = set.intersection(*(set(row.metrics) for row in rows))
     metrics = {key: tuple(row.metrics[key] for row in rows) for key in sorted(known)}
-    return CheckpointPair(run, name, order, metrics, degrees, tuple(rows))
+    return CheckpointPair(run, name, metrics, degrees, tuple(rows))
 
 
 def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) -> Table:
@@ -157,14 +143,13 @@ def _table(pairs: tuple[CheckpointPair, ...], measure: AngleMeasure, side: str) 
     names = [*(f"{key}_{low}_{high}" for low, high in bins), f"{key}_mean"]
     groups = []
     for run in dict.fromkeys(pair.run for pair in pairs):
-        rows = tuple(_cells(turn, key, names) for turn in pairs if turn.run == run)
-        groups.append(RowGroup(run, rows))
+        rows = []
+        for turn in (one for one in pairs if one.run == run):
+            values = (turn.metrics.get(name) for name in names)
+            cells = (number_cell(Spread(spread) if spread else None) for spread in values)
+            angles = TableCell(str(int(turn.degrees[key].sum())))
+            rows.append((TableCell(turn.steps), *cells, angles))
+        groups.append(RowGroup(run, tuple(rows)))
     notes = ("percent of the angles in each bin of degrees; the mean is in degrees", measure.note)
     title = f"{measure.short}, {SIDES[side]}: {measure.meaning}"
     return Table(title, columns, tuple(groups), tuple(note for note in notes if note))
-
-
-def _cells(pair: CheckpointPair, key: str, names: list[str]) -> tuple[TableCell, ...]:
-    values = (pair.metrics.get(name) for name in names)
-    numbers = (number_cell(Spread(spread) if spread else None) for spread in values)
-    return TableCell(pair.steps), *numbers, TableCell(str(int(pair.degrees[key].sum())))

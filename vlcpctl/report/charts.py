@@ -223,13 +223,12 @@ class LineChart:
         band = np.array([(x, math.nan, *end) for x, end in zip(steps, ends, strict=True)]).T
         everyone = Line("all runs", RunStyle(None, None), band)
         narrow = [replace(one, points=one.points[[0, 1, 1, 1]]) for one in curves]  # no band
+        small = replace(self, titles=("", ""), size=(150, 76), **axes)
+        of = ((one, f"{one.name}: {self.title}", one.means.shape[1] == 1) for one in narrow)
         return [
-            replace(
-                self, title=f"{one.name}: {self.title}", titles=("", ""), size=(150, 76),
-                lines=(everyone, one), markers=int(one.means.shape[1] == 1), **axes,
-            )
-            for one in narrow
-        ]  # fmt: skip
+            replace(small, title=title, lines=(everyone, one), markers=int(is_alone))
+            for one, title, is_alone in of
+        ]
 
 
 def score_axes(lines: Iterable[Line], count: int = 7) -> dict[str, Any]:
@@ -280,15 +279,14 @@ class GridChart:
     @property
     def highest(self) -> float:
         """The largest value; of bars, that of the last models."""
-        found = [np.nanmax(one.values[:1] if self.is_bars else one.values, initial=0.0)
-                 for one in self.grids]  # fmt: skip
-        return float(max(found)) or 1.0
+        shown = [one.values[:1] if self.is_bars else one.values for one in self.grids]
+        return float(max(np.nanmax(values, initial=0.0) for values in shown)) or 1.0
 
     @property
     def marks(self) -> tuple[float, ...]:
         """The tick marks of the scores, for bars."""
-        low, high = (f([f(one.values, initial=0.0) for one in self.grids])
-                     for f in (np.nanmin, np.nanmax))  # fmt: skip
+        low = min(np.nanmin(one.values, initial=0.0) for one in self.grids)
+        high = max(np.nanmax(one.values, initial=0.0) for one in self.grids)
         return ticks(float(low), float(high) or 1.0, 4)
 
     def bars(self) -> list[tuple[RunGrid, Markup]]:

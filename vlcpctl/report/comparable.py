@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.words import printable
-from vlcpctl.files.rows import COUNTS, OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, firsts
+from vlcpctl.files.rows import OPTIONS_OF_DATA, OPTIONS_OF_SEED, Row, firsts
 from vlcpctl.report.scores import is_outside, track_key
 
 # The fields of --allow-mixed: what rows cannot share if one of them differs, and what to do.
@@ -27,17 +26,15 @@ Difference = dict[str, tuple[object, object]]  # what differs, with both values
 
 
 class _Rule(NamedTuple):
-    """Rows of one group must not differ in a value; of None, nothing is compared.
+    """Rows of one group must not differ in values; in a group None, nothing is compared.
 
-    Both are of the model, of the data, or of the data of a curve: of run, seed and data. Values are
-    cheap to compare; `details` tell what differs, or that nothing does.
+    Both are of the model, of the data, or of the data of a curve: of run, seed and data.
     """
 
     field: str
     part: str
     group: Callable[[Row], Hashable]
-    value: Callable[[Row], Hashable]
-    details: Callable[[Row], Mapping[str, object]]
+    values: Callable[[Row], Mapping[str, object]]
 
 
 def parse_fields(texts: Iterable[str]) -> frozenset[str]:
@@ -64,16 +61,13 @@ def require_comparable(rows: Sequence[Row], allow_mixed: Collection[str] = ()) -
     parts = {"model": firsts(rows, "model_part"), "data": firsts(rows, "data_part")}
     parts["curve"] = _of_curves(rows)
     for rule in _RULES:
-        groups: dict[Hashable, tuple[Row, Hashable]] = {}
+        first: dict[Hashable, Row] = {}
         for row in parts[rule.part]:
-            value = rule.value(row)
-            group = None if value is None else rule.group(row)
-            if group is None:
-                continue
-            first, known = groups.setdefault(group, (row, value))
-            if value != known and (differs := _differ(rule, first, row)):
+            group = rule.group(row)
+            known = row if group is None else first.setdefault(group, row)
+            if known is not row and (differs := _differ(rule, known, row)):
                 if rule.field not in allow_mixed:
-                    _refuse(rule.field, first, row, differs)
+                    _refuse(rule.field, known, row, differs)
                 notes.setdefault(rule.field, f"--allow-mixed {rule.field}: {_words(differs)}")
     return list(notes.values())
 
@@ -96,10 +90,10 @@ def require_alike(pairs: Iterable[tuple[Row, Row]], allow_mixed: Collection[str]
 
 
 def _differ(rule: _Rule, one: Row, other: Row) -> Difference:
-    was, now = rule.details(one), rule.details(other)
+    was, now = rule.values(one), rule.values(other)
     if rule.field == "counts":  # of what both have counted
         was, now = ({name: of[name] for name in was.keys() & now.keys()} for of in (was, now))
-    return different_values(was, now)
+    return {} if was == now else different_values(was, now)
 
 
 def _refuse(field: str, first: Row, second: Row, differs: Difference) -> None:
@@ -216,70 +210,48 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
+def _seed(row: Row) -> Hashable:
+    """Rows of one seed of a run."""
+    return *track_key(row), row.run, row.seed
+
+
+def _trained(row: Row) -> Hashable:
+    """Rows of a step, whatever the seed."""
+    return None if row.step is None or row.config is None else (row.run, row.step)
+
+
 def _options(is_wanted: Callable[[str], bool]) -> Callable[[Row], Mapping[str, object]]:
     return lambda row: {name: value for name, value in row.options.items() if is_wanted(name)}
 
 
-_LIMIT = _Rule("limit", "data", _table, lambda row: (row.limit,), lambda row: {"limit": row.limit})
-_DATA = _Rule("data", "curve", _curve, lambda row: row.data, lambda row: {"data": row.data})
-_COUNTS = _Rule("counts", "data", _counted, attrgetter(*COUNTS), lambda row: row.counts)
-# Rows share equal options, so that their identity tells most of them apart.
+_OF_TABLE = _options(lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED})
+_LIMIT = _Rule("limit", "data", _table, lambda row: {"limit": row.limit})
+_DATA = _Rule("data", "curve", _curve, lambda row: {"data": row.data})
+_COUNTS = _Rule("counts", "data", _counted, lambda row: row.counts)
 _RULES = (
     _LIMIT,
-    _Rule(
-        "options",
-        "data",
-        _table,
-        lambda row: id(row.options),
-        _options(lambda name: name not in {*OPTIONS_OF_DATA, *OPTIONS_OF_SEED}),
-    ),
-    _Rule(
-        "options",
-        "data",
-        _same_data,
-        lambda row: id(row.options),
-        _options(lambda name: name in OPTIONS_OF_DATA),
-    ),
-    _Rule(
-        "options",
-        "curve",
-        lambda row: (*track_key(row), row.run, row.seed),
-        lambda row: id(row.options),
-        _options(lambda name: name in OPTIONS_OF_SEED),
-    ),
+    _Rule("options", "data", _table, _OF_TABLE),
+    _Rule("options", "data", _same_data, _options(lambda name: name in OPTIONS_OF_DATA)),
+    _Rule("options", "curve", _seed, _options(lambda name: name in OPTIONS_OF_SEED)),
     _DATA,
     _COUNTS,
     _Rule(
         "checkpoint",
         "model",
         lambda row: (row.run, row.seed, row.step),
-        lambda row: row.checkpoint,
         lambda row: {"checkpoint": row.checkpoint},
     ),
     _Rule(
         "seed",
         "model",
         lambda row: None if row.step is None else (row.run, row.step, row.checkpoint),
-        lambda row: row.seed,
         lambda row: {"seed": row.seed},
     ),
-    _Rule(
-        "config",
-        "model",
-        lambda row: None if row.step is None else (row.run, row.step),
-        lambda row: row.config and row.config["id"],
-        lambda row: row.config["values"] if row.config else {},
-    ),
+    _Rule("config", "model", _trained, lambda row: row.config["values"] if row.config else {}),
 )
 _OF_BASELINE = (
     _LIMIT,
-    _Rule(
-        "options",
-        "data",
-        _table,
-        lambda row: id(row.options),
-        _options(lambda name: name not in OPTIONS_OF_SEED),
-    ),
+    _Rule("options", "data", _table, _options(lambda name: name not in OPTIONS_OF_SEED)),
     _DATA,
     _COUNTS,
 )

@@ -241,11 +241,9 @@ def histograms(space: SpatialTrack, measure: AngleMeasure) -> dict[str, list[Lin
             f"{pair.run}: percent of the angles in each degree, per pair of steps, "
             f"{measure.short} on {space.task}. Solid: {names[0]}. Dashed: {names[1]}."
         )
-        chart = LineChart(
-            f"{measure.name}-{pair.run}", pair.steps, caption, ("angle", "percent"), lines,
-            (0.0, degrees[-1]), degrees, percents, "{:g}\u00b0".format, (190, 90), 0,
-        )  # fmt: skip
-        found.setdefault(pair.run, []).append(chart)
+        about = f"{measure.name}-{pair.run}", pair.steps, caption, ("angle", "percent")
+        axes = (0.0, degrees[-1]), degrees, percents, "{:g}\u00b0".format
+        found.setdefault(pair.run, []).append(LineChart(*about, lines, *axes, (190, 90), 0))
     return found
 
 

@@ -22,7 +22,7 @@ from vlcpctl.metrics.angles import WHOLE
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.metrics.definitions import DEFINITIONS
-from vlcpctl.report.angles import CheckpointPair, SpatialTrack
+from vlcpctl.report.angles import SpatialTrack
 from vlcpctl.report.comparable import setting_of, setting_text
 from vlcpctl.report.intervals import Interval
 from vlcpctl.report.joined import JoinedRows
@@ -405,12 +405,12 @@ class Facts:
 
     def _with_interval(self, one: Fact, key: str) -> Fact:
         """`bwt_gem` is the mean of what was lost since each earlier task was learned."""
+        of = "learned", one.run, key
         drops = [
             drop
             for drop in self._drops
-            if drop.against == "learned" and drop.curve.run.name == one.run and drop.key == key
-            and drop.curve.track is one.track
-        ]  # fmt: skip
+            if (drop.against, drop.curve.run.name, drop.key) == of and drop.curve.track is one.track
+        ]
         known = [drop.interval for drop in drops if drop.interval is not None]
         if one.number is None or not known or len(known) < len(drops):
             return one
@@ -545,11 +545,17 @@ class Facts:
     def _angles(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         for track in self._spatial:
             for pair in track.pairs:
-                first = pair.rows[0]
+                first, key = pair.rows[0], metric.key or ""
+                if metric.kind == "angle":
+                    values = [row.metrics.get(key) for row in pair.rows]
+                else:  # percent of them in (low, high] degrees, and those of 0 if low is 0
+                    every = [(row.degrees or {}).get(key, ()) for row in pair.rows]
+                    counts = [(sum(one[metric.low : metric.high]), sum(one)) for one in every]
+                    values = [100 * some / total if total else None for some, total in counts]
                 if fnmatchcase(pair.run, wanted.get("run", "*")):
                     yield Fact(
                         metric=metric.text,
-                        value=_angle(pair, metric),
+                        value=over_seeds(values),
                         evaluator=first.evaluator,
                         protocol=first.protocol,
                         split=track.split,
@@ -573,11 +579,9 @@ class Facts:
                 value = setting_of(row.config, metric.key or "")
                 # As text: numbers of a table of settings have no common number of decimals.
                 text = None if value is None else setting_text(value)
-                one = Fact(
-                    metric=metric.text, value=text, run=run, method=row.method,
-                    step=step_of(row), **names,
-                )  # fmt: skip
-                known[row.step, text, row.method, *names.values()] = one
+                names |= {"run": run, "method": row.method, "step": step_of(row)}
+                one = Fact(metric=metric.text, value=text, **names)
+                known[text, *names.values()] = one
             yield from known.values()
 
 
@@ -585,15 +589,3 @@ def _galleries(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Where a score over tasks is looked up: merged if there is such a gallery, unless selected."""
     found: list[str] = [name for name in ("own", "merged") if name in run.galleries]
     return found if "gallery" in wanted else ["merged" if "merged" in found else "own"]
-
-
-def _angle(pair: CheckpointPair, metric: Metric) -> Spread | None:
-    """A metric of angles, or percent of them in (low, high] degrees, and those of 0 if low is 0."""
-    if metric.kind == "angle":
-        return over_seeds(row.metrics.get(metric.key or "") for row in pair.rows)
-    shares = []
-    for row in pair.rows:
-        counts = (row.degrees or {}).get(metric.key or "", ())
-        total = sum(counts)
-        shares.append(100 * sum(counts[metric.low : metric.high]) / total if total else None)
-    return over_seeds(shares)

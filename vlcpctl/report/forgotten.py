@@ -7,6 +7,7 @@ lines of a pair.
 from __future__ import annotations
 
 import io
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ ABOUT = (
 MOST_EXAMPLES = 200  # of a page
 EDGE = 96  # pixels: the longest edge of a picture
 
+_KEY = re.compile("[0-9a-f]{32}")
 _OF_A_LIST = 12  # examples
 _AT_ONCE = 8  # pairs of rows whose ranks are read together
 _LONGEST_TEXT = 160  # characters
@@ -195,8 +197,8 @@ def _tallies(
             then, now = ranks.of(one.then), ranks.of(one.now)
             if then is not None and now is not None:
                 then, now = then.shared_with(now), now.shared_with(then)
-                yield from (_tally(one, way, then.ways[way], now.ways[way])
-                            for way in sorted(then.ways))  # fmt: skip
+                for way in sorted(then.ways):
+                    yield _tally(one, way, then.ways[way], now.ways[way])
         notes |= ranks.notes
         used |= ranks.used
 
@@ -259,7 +261,7 @@ class Library:
         """
         from vlcpctl.data.tasks.keys import Keys
 
-        is_key = (one for one in dict.fromkeys(keys) if len(one) == 32 and _is_hex(one))
+        is_key = (one for one in dict.fromkeys(keys) if _KEY.fullmatch(one))
         wanted = Keys.of([one for one in is_key if one not in self._places])
         for split in self._opened if len(wanted) else ():
             for row in np.flatnonzero(split.keys.among(wanted)).tolist():
@@ -293,10 +295,6 @@ class Library:
             for name in task.manifest.splits
             if (self.splits is None or name in self.splits) and task.counts[name]
         ]
-
-
-def _is_hex(text: str) -> bool:
-    return not set(text) - set("0123456789abcdef")
 
 
 def _clipped(text: str) -> str:
@@ -375,8 +373,8 @@ def _runs_table(title: str, tallies: Sequence[Tally]) -> Table:
         cells = [TableCell(str(one), value=one) for one in counts]
         share = TableCell(f"{100 * lost / then:.0f} %" if then else "-")
         rows.append((TableCell(run), *cells[:3], share, *cells[3:]))
-    notes = {f"seed {one.seed} of {counted(len(one.seeds), 'seed')} is counted"
-             for one in tallies if len(one.seeds) > 1}  # fmt: skip
+    several = {(one.seed, len(one.seeds)) for one in tallies if len(one.seeds) > 1}
+    notes = (f"seed {seed} of {counted(count, 'seed')} is counted" for seed, count in several)
     group = RowGroup("", tuple(rows))
     title = f"Forgotten and gained queries: {title}"
     return Table(title, columns, (group,), tuple(sorted(notes)))

@@ -196,17 +196,12 @@ class Verdict:
             return f"{subject} is undefined, {self.undefined}"
         interval = "" if self.low is None else f" (95 % {self.low:.2f} to {self.high:.2f})"
         sign = "" if self.exceeds else ", not"
-        return f"{subject} = {self.value:.4f}{interval}{sign} {self.comparison}{self._by_chance}"
-
-    @property
-    def _by_chance(self) -> str:
-        """What is said of chance behind a loss, and of one that is not resolved."""
-        if self.chance is None:
-            return ""
-        if self.exceeds:
-            but = "and" if self.holds else "but"
-            return f", {but} chance alone reaches {self.chance:.2f}"
-        return "" if self.is_resolved else ", not resolved"
+        chance = ""
+        if self.chance is not None and self.exceeds:
+            chance = f", {'and' if self.holds else 'but'} chance alone reaches {self.chance:.2f}"
+        elif self.chance is not None and not self.is_resolved:
+            chance = ", not resolved"
+        return f"{subject} = {self.value:.4f}{interval}{sign} {self.comparison}{chance}"
 
     def as_json(self) -> dict[str, Any]:
         """The verdict's fields and outcome; a bound that is not recorded is null.
@@ -234,27 +229,14 @@ def judge(
                 (one.title, one.run, one.data, one.against, gate.metric.key) for one in found
             )
     verdicts = []
-    for gate, found in selected:
-        if isinstance(found, str):
-            verdicts.append(_of_nothing(gate, found))
-            continue
+    for gate, some in selected:
+        nothing: dict[str, Any] = {"metric": gate.metric.text, "value": None, "run": ALL_RUNS}
+        found = [Fact(**nothing, undefined=some)] if isinstance(some, str) else some
         count = len(members.get(gate.family or "", ()))
         z = critical_value(count, false_alarms)
         each = [_verdict(gate, one, z, count, early_passes=early_passes) for one in found]
         verdicts += _worst(gate, each) if gate.metric.name in WORST else each
     return verdicts
-
-
-def _of_nothing(gate: Gate, why: str) -> Verdict:
-    return Verdict(
-        condition=gate.text,
-        run=ALL_RUNS,
-        metric=gate.metric.text,
-        value=None,
-        holds=False,
-        undefined=why,
-        bound=gate.bound,
-    )
 
 
 def _verdict(gate: Gate, fact: Fact, z: float, comparisons: int, *, early_passes: bool) -> Verdict:
@@ -393,10 +375,9 @@ def verdicts_table(verdicts: Sequence[Verdict]) -> Table:
     shown = {name: text for name, text in texts.items() if any(map(text, verdicts))}
     numbers = {"value", "95 % interval", "bound", "chance"}
     columns = (*(Column(name, name in numbers) for name in shown), Column("verdict", False))
-    rows = (
-        (*(TableCell(text(one)) for text in shown.values()),
-         TableCell(one.outcome, is_strong=not one.passes))
-        for one in verdicts
-    )  # fmt: skip
+    rows = []
+    for one in verdicts:
+        outcome = TableCell(one.outcome, is_strong=not one.passes)
+        rows.append((*(TableCell(text(one)) for text in shown.values()), outcome))
     notes = (_CHANCE,) if by_chance else ()
     return Table("Conditions (--fail-if)", columns, (RowGroup("", tuple(rows)),), notes)

@@ -19,21 +19,15 @@ from msgspec import structs
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
-from vlcpctl.report.scores import (
-    BASE,
-    START,
-    Lineage,
-    grouped,
-    is_outside,
-    is_upper_bound,
-    step_of,
-)
+from vlcpctl.report.scores import BASE, START, Lineage, grouped, is_outside, is_upper_bound, step_of
 
 Chain = tuple[str, int]  # the run and seed
 _USUAL = 2  # digits of a task's number
 _DIGITS = 6  # of a content id that tells data of one name apart
 _PREFIX = re.compile(r"[0-9a-f]{6,}")
 _MOST_SHOWN = 200  # characters of an unknown name
+_NOT_EVALUATED = "the model that it started from was not evaluated"
+_NO_START = "it did not start from an imported model; use --baseline"
 
 
 @dataclass(frozen=True)
@@ -89,7 +83,11 @@ def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
                 by_seed[row.seed] = row
     if by_seed:
         return Baseline(text, {seed: by_seed[seed].checkpoint for seed in sorted(by_seed)})
-    content = _content(text) or _with_prefix(text, rows)
+    try:
+        content = CheckpointManifest.read(Path(text)).content if Path(text).exists() else ""
+    except (OSError, ValueError):  # too long for a path, or with a NUL
+        content = ""
+    content = content or _with_prefix(text, rows)
     seeds = [row.seed for row in rows if row.checkpoint == content]
     if not seeds:
         raise BadInput(
@@ -97,14 +95,6 @@ def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
             "it on the same data"
         )
     return Baseline(text, {min(seeds): content})
-
-
-def _content(text: str) -> str | None:
-    """The content id of a checkpoint's directory; None if there is no such path."""
-    try:
-        return CheckpointManifest.read(Path(text)).content if Path(text).exists() else None
-    except (OSError, ValueError):  # too long for a path, or with a NUL
-        return None
 
 
 def _with_prefix(text: str, rows: Sequence[Row]) -> str:
@@ -361,6 +351,7 @@ def lineages(
     rows = [row for row in rows if row.since is None]
     begun = {row.start for row in rows if row.gallery == "own"}
     of_runs = {}
+    named: tuple[str, ...]
     for name, members in grouped(firsts(rows, "model_part"), lambda row: row.run).items():
         steps = sorted({START, *map(step_of, members)})
         last, before = steps[-1], steps[-2:][0]
@@ -368,19 +359,14 @@ def lineages(
         starts = found.starts.get(name, ())
         unknown = None
         if baseline is not None:
+            base, named = BASE, (baseline.text,)
             is_compared = any(baseline.of(seed) != checkpoint for seed, checkpoint in models)
-            of_runs[name] = Lineage(
-                last, before, BASE, starts, (baseline.text,), unknown, is_compared
-            )
-            continue
-        if not any(row.step is None for row in members):
-            unknown = (
-                "the model that it started from was not evaluated"
-                if any(row.start for row in members)
-                else "it did not start from an imported model; use --baseline"
-            )
-        is_start = any(checkpoint in begun for _, checkpoint in models)
-        is_compared = last != START and not (unknown and is_start)
-        named = starts or (() if unknown else ("start",))
-        of_runs[name] = Lineage(last, before, START, starts, named, unknown, is_compared)
+        else:
+            if not any(row.step is None for row in members):
+                is_known = any(row.start for row in members)
+                unknown = _NOT_EVALUATED if is_known else _NO_START
+            base, named = START, starts or (() if unknown else ("start",))
+            is_start = any(checkpoint in begun for _, checkpoint in models)
+            is_compared = last != START and not (unknown and is_start)
+        of_runs[name] = Lineage(last, before, base, starts, named, unknown, is_compared)
     return of_runs

@@ -13,20 +13,14 @@ from typing import Any
 import numpy as np
 
 from vlcpctl.report.angles import MEASURES
-from vlcpctl.report.drawn import (
-    Styles,
-    TrackCharts,
-    histograms,
-    run_styles,
-    track_charts,
-)
+from vlcpctl.report.drawn import Styles, TrackCharts, histograms, run_styles, track_charts
 from vlcpctl.report.forgotten import forgotten_tables
 from vlcpctl.report.formats import on_one_line
 from vlcpctl.report.gates import overall, verdicts_table
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
 from vlcpctl.report.report import TITLE, Document
-from vlcpctl.report.scores import GROUPS, Run, Spread, Track, over_seeds
+from vlcpctl.report.scores import GROUPS, Run, Track, over_seeds
 from vlcpctl.report.table import fixed
 from vlcpctl.report.tables import (
     MOST_SHOWN,
@@ -56,9 +50,10 @@ def page(document: Document) -> str:
     most = _most(document)
     charts = {id(one): track_charts(document, one, styles, most) for one in document.tracks}
     sentence = opening_sentence(document, first) if first else ""
-    body = [part for track in document.tracks for part in _track(
-        document, track, styles, charts[id(track)], is_opened=bool(sentence) and track is first
-    )]  # fmt: skip
+    body: list[Markup] = []
+    for track in document.tracks:
+        is_opened = bool(sentence) and track is first
+        body += _track(document, track, styles, charts[id(track)], is_opened=is_opened)
     for heading, tables in document.calibration_sections():
         body += [_part("heading", heading), *(_part("folding", one) for one in tables)]
     for space in document.spatial_tracks:
@@ -93,11 +88,9 @@ def _about(document: Document) -> str:
     runs = {run.name: run for track in document.tracks for run in track.runs}
     if not runs:
         return _counted([len(document.names)], "run")
-    seeds, steps = ({of(run) for run in runs.values()} for of in (
-        lambda run: len(run.seeds), lambda run: run.steps
-    ))  # fmt: skip
-    parts = _counted([len(runs)], "run"), _counted(steps, "step"), f"{_counted(seeds, 'seed')} each"
-    return ", ".join(parts)
+    steps = _counted({run.steps for run in runs.values()}, "step")
+    seeds = _counted({len(run.seeds) for run in runs.values()}, "seed")
+    return f"{_counted([len(runs)], 'run')}, {steps}, {seeds} each"
 
 
 def _counted(counts: Iterable[int], noun: str) -> str:
@@ -150,20 +143,14 @@ def _lost(runs: Iterable[Run], key: str) -> Iterator[str]:
     """What each run lost on earlier tasks, of what it had learned."""
     start = "; on earlier tasks, since each was just learned, "
     for run in runs:
-        learned, change = _earlier_when_learned(run, key), run.summary(key, "bwt_gem")
+        earlier, change = run.counted[:-1], run.summary(key, "bwt_gem")
+        scores = run.own[key] if change else ()
+        learned = over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in scores)
         if learned is not None and change is not None:
             word, of = ("lost", "of") if change.mean <= 0 else ("gained", "on")
             points = fixed(abs(change.mean))
             yield f"{start}{run.name} {word} {points} {of} {fixed(learned.mean)}"
             start = ", "
-
-
-def _earlier_when_learned(run: Run, key: str) -> Spread | None:
-    """The mean score of the tasks before the last, each just after it was learned."""
-    earlier, own = run.counted[:-1], run.own.get(key)
-    if own is None or not earlier:
-        return None
-    return over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in own)
 
 
 def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:

@@ -48,6 +48,7 @@ _BETTER = {"": True, "higher": True, "lower": False, "none": None}
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _DEVIATION = " \u00b1 "
 _MEAN = "mean of "
+_TABLES = files("vlcpctl.report").joinpath("paper_tables")
 _DECIMALS = 2  # of a column without a printed number
 _KEYS = (Column("row", is_number=False), Column("values", is_number=False))
 
@@ -131,17 +132,13 @@ def _heading(column: Column) -> str:
 
 def shipped_names() -> tuple[str, ...]:
     """The names of the tables in the package: by paper, then by number, figures last."""
-    names = (one.name for one in _directory().iterdir() if one.name.endswith(SUFFIX))
+    names = (one.name for one in _TABLES.iterdir() if one.name.endswith(SUFFIX))
     return tuple(sorted((name.removesuffix(SUFFIX) for name in names), key=_in_order))
 
 
 def _in_order(name: str) -> tuple[str, bool, list[int], str]:
     paper, _, number = name.partition("-")
     return paper, number.startswith("fig"), [int(one) for one in re.findall(r"\d+", number)], name
-
-
-def _directory() -> Any:
-    return files("vlcpctl.report").joinpath("paper_tables")
 
 
 def is_file_name(name: str) -> bool:
@@ -151,11 +148,7 @@ def is_file_name(name: str) -> bool:
 
 def table_id(name: str) -> dict[str, str]:
     """The name and an id of the text of a table. Raises as `load_paper` does."""
-    return {"name": _stem(name), "content": content_id(_read(name)[0])}
-
-
-def _stem(name: str) -> str:
-    return Path(name).name.removesuffix(SUFFIX)
+    return {"name": Path(name).name.removesuffix(SUFFIX), "content": content_id(_read(name)[0])}
 
 
 def _read(name: str) -> tuple[str, str]:
@@ -166,7 +159,7 @@ def _read(name: str) -> tuple[str, str]:
             raise UsageError(
                 f"--table: {guess} (known: {', '.join(known)}); a file of your own ends in {SUFFIX}"
             )
-        return _directory().joinpath(name + SUFFIX).read_text(encoding="utf-8"), f"table {name}"
+        return _TABLES.joinpath(name + SUFFIX).read_text(encoding="utf-8"), f"table {name}"
     place = printable(name)
     try:
         with open_regular(Path(name)) as file:
@@ -206,9 +199,8 @@ def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
         numbers = [cell.text for cell in cells if isinstance(cell.printed, float)]
         lengths = (len(number.partition(".")[2]) for number in numbers)
         decimals.append(max(lengths, default=usual))
-    return Paper(
-        _stem(name), about, tuple(notes), selectors, tuple(columns), tuple(decimals), tuple(rows)
-    )
+    stem = Path(name).name.removesuffix(SUFFIX)
+    return Paper(stem, about, tuple(notes), selectors, tuple(columns), tuple(decimals), tuple(rows))
 
 
 def _pairs(text: str) -> Pairs:

@@ -25,26 +25,10 @@ from vlcpctl.files.rows import PART_OF, Row, firsts
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_tracks
-from vlcpctl.report.comparable import (
-    parse_fields,
-    require_alike,
-    require_comparable,
-    row_notes,
-)
+from vlcpctl.report.comparable import parse_fields, require_alike, require_comparable, row_notes
 from vlcpctl.report.facts import Facts
-from vlcpctl.report.formats import (
-    csv_text,
-    number_text,
-    records_csv,
-)
-from vlcpctl.report.gates import (
-    POLICIES,
-    Gate,
-    Verdict,
-    judge,
-    parse_gate,
-    verdicts_table,
-)
+from vlcpctl.report.formats import csv_text, number_text, records_csv
+from vlcpctl.report.gates import POLICIES, Gate, Verdict, judge, parse_gate, verdicts_table
 from vlcpctl.report.joined import Baseline, JoinedRows, find_baseline, joined, lineages
 from vlcpctl.report.papers import Paper, fill, load_paper, paper_table, table_id
 from vlcpctl.report.ranks import RankIntervals

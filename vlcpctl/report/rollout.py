@@ -7,7 +7,7 @@ old model on its own index, in the same gallery.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vlcpctl.files.ids import canonical_json
@@ -116,17 +116,12 @@ def roll_outs(curves: Iterable[Curve], rows: Sequence[Row]) -> list[RollOut]:
             empty = {one: [None] * len(curve.run.seeds) for one in _WORDS}
             one = RollOut(curve, f"{curve.data}{more}", name, empty)
             one = found.setdefault((id(curve), name, gallery), one)
-            for choice, measured in _measured(row, at):
-                one.rows[choice][number] = measured
+            # What was measured beside it, of the same model, data and gallery.
+            new, old = row.checkpoint, row.gallery_checkpoint
+            sides = ((old, old, None), (new, old, None), (new, old, "query"), (new, new, None))
+            for choice, (query, of, by) in zip(_WORDS, sides, strict=True):
+                one.rows[choice][number] = at.get((*_model(row, query), of, _gallery(row, by)))
     return list(found.values())
-
-
-def _measured(row: Row, at: Mapping[Hashable, Row]) -> Iterator[tuple[str, Row | None]]:
-    """What was measured beside a row on an index, of the same model, data and gallery."""
-    new, old = row.checkpoint, row.gallery_checkpoint
-    sides = ((old, old, None), (new, old, None), (new, old, "query"), (new, new, None))
-    for choice, (query, index, by) in zip(_WORDS, sides, strict=True):
-        yield choice, at.get((*_model(row, query), index, _gallery(row, by)))
 
 
 def _model(row: Row, checkpoint: str | None) -> tuple[str | None, ...]:

@@ -218,12 +218,28 @@ def best_settings(
             f"--best {text}: the rows have none of the validation split; evaluate the runs with "
             "--split val and add the rows"
         )
-    values, metric = _values(validated, text, key, allow_missing)
+    found, metric = _values(validated, text, key, allow_missing)
+    is_higher_better = not metric.name or DEFINITIONS[metric.name].higher_is_better
     choices = []
     for name in sorted(set(of.values())):
         runs = [run for run in sorted(of) if of[run] == name]
-        if len(runs) > 1:
-            choices.append(_choice(name, text, runs, values, metric))
+        if len(runs) < 2:
+            continue
+        values = []
+        for run in runs:
+            if (one := found.get(run)) is None:
+                raise BadInput(
+                    f"--best {text}: run {run!r} has no rows of the validation split with it; "
+                    "evaluate it with --split val and add the rows, or leave it out with --run"
+                )
+            if one.number is None:
+                raise BadInput(
+                    f"--best {text}: {one.metric} of run {run!r} is undefined on the validation "
+                    f"split: {one.undefined}"
+                )
+            values.append((run, one.number))
+        values.sort(key=lambda pair: (-pair[1] if is_higher_better else pair[1], pair[0]))
+        choices.append(Choice(name, found[values[0][0]].metric, tuple(values)))
     lost = {run for one in choices for run, _ in one.values[1:]}
     kept = [row for row in rows if row.split != VALIDATION and row.run not in lost]
     if not any(row.run in of for row in kept):
@@ -259,25 +275,3 @@ def _values(
                 "@evaluator=GLOB or @gallery=GLOB"
             )
     return found, metric
-
-
-def _choice(
-    of: str, text: str, runs: Sequence[str], found: Mapping[str, Fact], metric: Metric
-) -> Choice:
-    values = {}
-    for run in runs:
-        if run not in found:
-            raise BadInput(
-                f"--best {text}: run {run!r} has no rows of the validation split with it; evaluate "
-                "it with --split val and add the rows, or leave it out with --run"
-            )
-        number = found[run].number
-        if number is None:
-            raise BadInput(
-                f"--best {text}: {found[run].metric} of run {run!r} is undefined on the validation "
-                f"split: {found[run].undefined}"
-            )
-        values[run] = number
-    higher = not metric.name or DEFINITIONS[metric.name].higher_is_better
-    ordered = sorted(values.items(), key=lambda pair: (-pair[1] if higher else pair[1], pair[0]))
-    return Choice(of, found[ordered[0][0]].metric, tuple(ordered))

@@ -102,7 +102,14 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
     runs = ordered_runs(track, key)
     galleries = {gallery for run in runs for gallery in run.galleries}
     tables = [_final(track, runs, key, one) for one in ("merged", "own") if one in galleries]
-    tables += [_forgetting(runs, key)] if "own" in galleries else []
+    if "own" in galleries:
+        names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
+        trained, shown = [run for run in runs if run.steps], [_summary(key, name) for name in names]
+        title = f"Forgetting in {key}, own galleries"
+        found = _comparison(title, runs, trained, shown, "forgetting")
+        reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
+        said = [f"{name} has no forgetting metrics: {why}" for name, why in reasons if why]
+        tables.append(replace(found, readings=(*said, *found.readings)))
     benchmarks = _benchmarks(track, key)
     return tables if benchmarks is None else [*tables, benchmarks]
 
@@ -185,16 +192,6 @@ def _starts(track: Track, runs: Sequence[Run], width: int) -> tuple[RowGroup, ..
         cells = (*map(TableCell, words), *map(number_cell, scores))
         rows.append((*cells, *[TableCell("")] * (width - len(cells))))
     return (RowGroup(_START, tuple(rows)),) if rows else ()
-
-
-def _forgetting(runs: Sequence[Run], key: str) -> Table:
-    names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
-    trained = [run for run in runs if run.steps]
-    shown = [_summary(key, name) for name in names]
-    found = _comparison(f"Forgetting in {key}, own galleries", runs, trained, shown, "forgetting")
-    reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
-    said = tuple(f"{name} has no forgetting metrics: {why}" for name, why in reasons if why)
-    return replace(found, readings=(*said, *found.readings))
 
 
 def _benchmarks(track: Track, key: str) -> Table | None:
@@ -312,7 +309,9 @@ def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
         groups.append(RowGroup("", (tuple(forgotten),)))
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
     title = f"{run.name}: {key} of each task (columns) after each task (rows){seeds}"
-    return Table(title, tuple(columns), tuple(groups), cut_notes(run, most))
+    is_cut = not run.final_only and (trained < run.steps or len(tasks) < len(run.tasks))
+    note = f"shows {trained} of {run.steps} steps and {len(tasks)} of {len(run.tasks)} tasks"
+    return Table(title, tuple(columns), tuple(groups), (note,) if is_cut else ())
 
 
 def _own_cell(step: int, task: int, mean: float) -> TableCell:
@@ -366,14 +365,6 @@ def _shown(run: Run, count: int, most: int, axis: int) -> list[int]:
     if len(found) > most:
         found = found[np.linspace(0, len(found) - 1, most).round().astype(int)]
     return [int(place) for place in found]
-
-
-def cut_notes(run: Run, most: int = MOST_SHOWN) -> tuple[str, ...]:
-    """What a matrix of a long run leaves out; empty for any other."""
-    steps, tasks = len(shown_steps(run, most)), len(shown_tasks(run, most))
-    if run.final_only or (steps == run.steps and tasks == len(run.tasks)):
-        return ()
-    return (f"shows {steps} of {run.steps} steps and {tasks} of {len(run.tasks)} tasks",)
 
 
 def step_label(run: Run, step: int) -> str:
@@ -533,38 +524,24 @@ def measured_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     groups: dict[str, list[tuple[TableCell, ...]]] = {}
     for row in rows:
         values = (row["metrics"].get(key) for key in keys)
+        count = len(row["tasks"])
+        of = f" ({count} task{'' if count == 1 else 's'})" if row["gallery"] == "merged" else ""
         cells = (
-            TableCell(_data(row)),
+            TableCell(f"{row['task']}{of}"),
             *(_DASH if value is None else TableCell(fixed(value)) for value in values),
             *(TableCell(str(row.get(name, UNDEFINED)), is_faint=True) for name in counts),
         )
-        groups.setdefault(_checkpoint(row), []).append(cells)
+        # The run and how far it has trained, with the share of an average of two checkpoints.
+        alpha = "" if row.get("alpha") is None else f", alpha {row['alpha']:g}"
+        seed = f", seed {row['seed']}" if row["seed"] else ""
+        learned = "before any task" if row["step"] is None else f"after task {row['step']}"
+        groups.setdefault(f"{row['run']}{alpha}{seed}, {learned}", []).append(cells)
     found = tuple(RowGroup(name, tuple(cells)) for name, cells in groups.items())
     splits = _names(row["split"] for row in rows)
     parts = [_names(row["evaluator"] for row in rows), _names(row.get("protocol") for row in rows)]
     title = ", ".join(filter(None, (*parts, f"split {splits}", "in percent")))
     note = "-o FILE writes these rows for forgetting-report; --json prints them"
     return Table(title, columns, found, (note,))
-
-
-def _data(row: Mapping[str, Any]) -> str:
-    """The evaluated data; of a merged gallery, the number of its tasks.
-
-    >>> _data({"gallery": "merged", "task": "merged", "tasks": ["00-a", "01-b"]})
-    'merged (2 tasks)'
-    """
-    count = len(row["tasks"])
-    if row["gallery"] != "merged":
-        return str(row["task"])
-    return f"{row['task']} ({count} task{'' if count == 1 else 's'})"
-
-
-def _checkpoint(row: Mapping[str, Any]) -> str:
-    """The run and how far it has trained, with the share of an average of two checkpoints."""
-    alpha = "" if row.get("alpha") is None else f", alpha {row['alpha']:g}"
-    seed = f", seed {row['seed']}" if row["seed"] else ""
-    learned = "before any task" if row["step"] is None else f"after task {row['step']}"
-    return f"{row['run']}{alpha}{seed}, {learned}"
 
 
 def _names(found: Iterable[str | None]) -> str:

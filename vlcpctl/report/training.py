@@ -38,8 +38,8 @@ _MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each log
 _ALL_ROWS = 10_000  # kept of all logs together, unless that is fewer than _LEAST_ROWS of each
 _HEAD = re.compile(rb'\{"phase": "([^"\\]{1,100})", "step": (\d{1,12})[,}]')
 _PLACE = frozenset({"phase", "step"})
-# Drawn first and last; the terms of methods are between them.
-_FIRST, _LAST = ("loss", "contrastive"), ("val_loss", "lr")
+# Where terms are drawn; those of methods are at 4, between them.
+_RANKS = {"loss": 0, "contrastive": 1, "val_loss": 5, "lr": 6}
 _SPEED, _PEAK, _STATE, _MODEL = "pairs/s", "peak memory", "state", "model"
 # What a training cost, and how that is taken over the tasks of a seed; memory: the highest.
 _TOTALS: dict[str, Callable[[Sequence[float]], float]] = {
@@ -89,13 +89,6 @@ class StepCard:
     def is_trained(self) -> bool:
         """Whether a train-step made it: merged and imported models have no cost."""
         return not self.manifest.is_merged and self.manifest.origin is None
-
-    @property
-    def first_step(self) -> int:
-        """The step of the first task that this train-step learned, or START."""
-        learned = max(1, len(self.manifest.identity.get("tasks") or ()))  # joint training: several
-        steps = self.manifest.task_steps[-learned:]
-        return min((step for step in steps if step is not None), default=self.step)
 
     @cached_property
     def cost(self) -> dict[str, float]:
@@ -291,7 +284,7 @@ def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]
                 found.setdefault(term, []).append(Line(run, styles[run], points))
     if not found:
         return []
-    names = sorted(found, key=_rank)
+    names = sorted(found, key=lambda term: (_RANKS.get(term, len(_RANKS)), term))
     lines = [line for of_term in found.values() for line in of_term]
     xs = np.concatenate([line.points[0] for line in lines])
     ends = float(math.floor(xs.min())), float(math.ceil(xs.max()))
@@ -317,15 +310,8 @@ def loss_chart(
     marks = [mark for mark in ticks(*ends, 8) if mark % 1 == 0 and ends[0] <= mark <= ends[1]]
     values = np.concatenate([line.points[2:].ravel() for line in lines])
     ys = ticks(float(np.nanmin(values)), float(np.nanmax(values)))
-    title = f"{name} over the steps"
-    return LineChart(name, title, caption, titles, lines, ends, marks, ys, "{:g}".format,
-                     (320, 160), 1)  # fmt: skip
-
-
-def _rank(term: str) -> tuple[int, str]:
-    if term in _FIRST:
-        return _FIRST.index(term), ""
-    return (20 + _LAST.index(term), "") if term in _LAST else (10, term)
+    axes = ends, marks, ys, "{:g}".format
+    return LineChart(name, f"{name} over the steps", caption, titles, lines, *axes, (320, 160), 1)
 
 
 def _run_points(cards: Sequence[StepCard], term: str) -> Floats:
@@ -339,7 +325,11 @@ def _run_points(cards: Sequence[StepCard], term: str) -> Floats:
             continue
         steps = reduce(np.intersect1d, [of_seed[0] for of_seed in found])
         values = np.stack([of[1, np.searchsorted(of[0], steps)] for of in found])
-        (card, log), start = logs[0], float(logs[0][0].first_step)
+        card, log = logs[0]
+        # Joint training learned several tasks at once.
+        learned = max(1, len(card.manifest.identity.get("tasks") or ()))
+        known = (one for one in card.manifest.task_steps[-learned:] if one is not None)
+        start = float(min(known, default=card.step))
         if end is not None and start > end:  # a checkpoint between them is missing
             pieces.append(np.array([[end], [math.nan], [math.nan], [math.nan]]))
         end = card.step + 1.0

@@ -216,15 +216,13 @@ class _Found:
         worst = [
             found
             for one, words in since
-            for found in moved(one, f"kept: worst, {self._name(one.data)}", words, bound)
+            for found in moved(
+                one, f"kept: worst, {self.names.get(one.data, one.data)}", words, bound
+            )
         ]
         shown = [min(worst, key=lambda one: one.points)]
         mean = _mean(learned, self._bounds.get("bwt_gem"))
         return [mean, *(shown if len(learned) > 1 or bound is not None else [])]
-
-    def _name(self, data: str) -> str:
-        """The one name of a week, or that of other data."""
-        return self.names.get(data, data)
 
     @cached_property
     def guards(self) -> list[Moved]:
@@ -250,12 +248,11 @@ class _Found:
     @cached_property
     def roll_out(self) -> Table | None:
         """The table of what happens to an index, if it was measured."""
-        tables = (
-            roll_out_table([one for one in self.document.roll_outs if one.curve.track is track],
-                           self.document.key(track))
-            for track in self.document.tracks
-        )  # fmt: skip
-        return next((one for one in tables if one is not None), None)
+        for track in self.document.tracks:
+            found = [one for one in self.document.roll_outs if one.curve.track is track]
+            if table := roll_out_table(found, self.document.key(track)):
+                return table
+        return None
 
     @property
     def index(self) -> str:
@@ -308,7 +305,7 @@ class _Found:
         Such as "00-golden lost 2.4 since the start (95 % -0.5 to 5.3), bound 2, chance 3.5".
         """
         name, value = verdict.name, verdict.value
-        data = self._name(verdict.data or "")
+        data = self.names.get(verdict.data or "", verdict.data or "")
         if value is None:
             return f"{verdict.condition}: {verdict.outcome}"
         if name not in LOSSES:
@@ -319,8 +316,12 @@ class _Found:
         subject = "earlier weeks, on average," if name in GAINS else data or verdict.metric
         key = verdict.metric.rpartition(".")[2]
         of = f" of {key}" if key in METRICS else ""
-        said = f"{subject} {'lost' if is_loss else 'gained'} {fixed(abs(value), 1)}{of} "
-        said += self._since(verdict)
+        is_learned = verdict.against == "learned" or name in GAINS
+        since = "learning" if is_learned else week_name(0)
+        if verdict.against == "step before" or name == "step_drop":
+            since = self.week.before
+        verb = "lost" if is_loss else "gained"
+        said = f"{subject} {verb} {fixed(abs(value), 1)}{of} since {since}"
         if verdict.low is not None and verdict.high is not None:
             turned = sign if is_loss else -sign
             ends = sorted((turned * verdict.low, turned * verdict.high))
@@ -329,12 +330,6 @@ class _Found:
         if verdict.chance is not None and is_loss:
             said += f", chance {fixed(verdict.chance, 1)}"
         return said
-
-    def _since(self, verdict: Verdict) -> str:
-        if verdict.against == "step before" or verdict.name == "step_drop":
-            return f"since {self.week.before}"
-        is_learned = verdict.against == "learned" or verdict.name in GAINS
-        return "since learning" if is_learned else "since the start"
 
     def lost_words(self) -> Iterator[str]:
         """How many right answers at rank 1 each guard lost and gained, in words."""
@@ -386,25 +381,23 @@ class _Found:
             measured = replace(self.roll_out, notes=self.roll_out.notes[1:])
             # It begins with the names of the model and of its only index.
             said = self.index.partition(": ")[2] or self.index
-            yield Part("roll-out", [said], _shown("table", measured))
+            yield Part("roll-out", [said], render("parts.html", "table", measured))
         changed = (f"{name} {now} (was {was})" for name, (was, now) in week.settings.items())
         said = ", ".join(changed) or "no setting" if week.number > 1 else "first week"
         sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
-        table = Markup("") if week.number == 1 else _shown("wrapping", _changed_table(week))
-        yield Part("changed", [f"{said}; {sizes}"], table)
+        table = _changed_table(week) if week.number > 1 else None
+        shown = render("parts.html", "wrapping", table) if table else Markup("")
+        yield Part("changed", [f"{said}; {sizes}"], shown)
         if self.lost is not None:
-            yield Part("lost", list(self.lost_words()), self._lost_cards())
+            chosen = deepest(self.lost, MOST_LOST)
+            library = Library(open_library(week.images if chosen else ()), frozenset({"test"}))
+            count = sum(one.forgotten for one in self.lost)
+            cards = lost_cards(library, chosen, count) if chosen else Markup("")
+            yield Part("lost", list(self.lost_words()), cards)
         if self.loss is not None:
             yield Part("loss", [self.loss_words()], self._curve(*self.loss))
         seconds = f", {duration(week.seconds)}" if week.seconds else ""
         yield Part("cost", [f"{size(week.disk)}{seconds}"])
-
-    def _lost_cards(self) -> Markup:
-        """The queries of guards that were lost, with their pictures."""
-        chosen = deepest(self.lost or [], MOST_LOST)
-        library = Library(open_library(self.week.images if chosen else ()), frozenset({"test"}))
-        count = sum(one.forgotten for one in self.lost or [])
-        return lost_cards(library, chosen, count) if chosen else Markup("")
 
     def _curve(self, term: str, points: Floats, chance: float | None) -> Markup:
         """The loss over the steps, with a level line where it is at chance."""
@@ -458,10 +451,6 @@ class _Found:
         return [*lines, f"  page      {printable(week.page)}"]
 
 
-def _shown(macro: str, table: Table) -> Markup:
-    return render("parts.html", macro, table)
-
-
 def _mean(learned: Sequence[Drop], bound: float | None) -> Moved:
     """The mean over earlier weeks, with its interval if each has one."""
     before, now = (
@@ -495,13 +484,13 @@ def bar_places(one: Moved, scale: float) -> dict[str, float | None]:
 
 def _changed_table(week: Week) -> Table:
     """What differs from the week before: settings, and the sizes and sources of the data."""
-    groups = [
-        RowGroup(name, tuple(
+    groups = []
+    for name, pairs in (("settings", week.settings), ("data", week.data)):
+        rows = tuple(
             (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
             for one, (before, now) in pairs.items()
-        ))
-        for name, pairs in (("settings", week.settings), ("data", week.data)) if pairs
-    ]  # fmt: skip
+        )
+        groups += [RowGroup(name, rows)] if rows else []
     heads = ("", week.before, week_name(week.number))
     columns = tuple(Column(name, is_number=False) for name in heads)
     return Table("What changed since last week", columns, tuple(groups))

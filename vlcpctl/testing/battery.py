@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import signal
 import traceback
@@ -205,6 +206,7 @@ def in_child(step: TrainRequest, observe: Callable[[str], None] = lambda point: 
     """One train-step in a forked child; its exit status, negative for a signal."""
     pid = os.fork()
     if pid == 0:
+        gc.freeze()  # a collection would copy what the child shares with its parent
         code = 1
         try:
             train_step(step, observe)

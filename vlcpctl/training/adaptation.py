@@ -16,7 +16,7 @@ from vlcpctl.core.errors import BadInput, UsageError
 from vlcpctl.core.machine import is_gpu
 from vlcpctl.data.loading.replay import replayed_pairs
 from vlcpctl.data.loading.sampler import count_pairs
-from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.data.tasks.task import Task, open_task
 from vlcpctl.files.digests import file_sha256
 from vlcpctl.models.configuration import (
     find_configuration,
@@ -56,18 +56,10 @@ def adapted_as_far_as_known(request: TrainRequest) -> TrainRequest:
     if request.model and not is_missing_file(request.model):
         request = _with_loss(request)
     request = _with_precision(request)
-    paths = [*request.tasks, *([request.buffer] if request.buffer else [])]
-    if not all(path.exists() for path in paths):
+    if not all(path.exists() for path in (*request.tasks, request.buffer) if path):
         return request
-    first, *others = map(open_task, paths)
-    buffer = others.pop() if request.buffer else None
-    return _with_batch(request, [first, *others], buffer)
-
-
-def training_split(task: Task) -> Split:
-    """The pairs to train on. Raises BadInput if there are none, as in an empty buffer."""
-    task.require("train")
-    return task.split("train")
+    buffer = open_task(request.buffer) if request.buffer else None
+    return _with_batch(request, [*map(open_task, request.tasks)], buffer)
 
 
 def _with_model(request: TrainRequest, previous: CheckpointManifest | None) -> TrainRequest:
@@ -120,21 +112,13 @@ def _with_loss(request: TrainRequest) -> TrainRequest:
     if settings.loss is None:
         settings = replace(settings, loss=SIGMOID if is_sigmoid else SOFTMAX)
         origins["loss"] = OF_ITS_MODEL
-    usual: dict[str, Any] = {"base_loss": Settings.base_loss, "temperature": None}
-    if request.previous is not None:
-        del usual["temperature"]
-    changes = {
-        name: value
-        for name, value in usual.items()
-        if settings.loss == SIGMOID
-        and origins.get(name) != "flag"
-        and getattr(settings, name) != value
-    }
-    return replace(
-        request,
-        settings=replace(settings, **changes),
-        origins=origins | dict.fromkeys(changes, "sigmoid loss"),
-    )
+    usual: dict[str, Any] = {"base_loss": Settings.base_loss}
+    if request.previous is None:
+        usual["temperature"] = None
+    for name, value in usual.items() if settings.loss == SIGMOID else ():
+        if origins.get(name) != "flag" and getattr(settings, name) != value:
+            settings, origins[name] = replace(settings, **{name: value}), "sigmoid loss"
+    return replace(request, settings=settings, origins=origins)
 
 
 def _with_precision(request: TrainRequest) -> TrainRequest:
@@ -166,8 +150,8 @@ def _with_batch(request: TrainRequest, tasks: Sequence[Task], buffer: Task | Non
     images = int(tasks[0].counts.get("train", 0))
     if min(images, request.limit or images) >= asked:
         return request
-    splits = [training_split(task) for task in tasks]
-    held = training_split(buffer) if buffer else None
+    splits = [task.split("train") for task in tasks]
+    held = buffer.split("train") if buffer else None
     replay = parse_replay(settings.replay)
     pairs, replayable, share = count_pairs(splits, held, replay, request.limit)
     new = {size: size - replayed_pairs(size, share, replayable) for size in range(1, asked + 1)}

@@ -62,9 +62,8 @@ def training_batches(plan: TrainPlan, run: TrainRun, first: int, stop: int) -> G
     if source is not None and source.buffer is not None:
         dataset = WithBufferBatches(batches, _buffer_batches(source.buffer, run))
     if plan.reference is not None and plan.uses_reference(run.position.plan):
-        reference = plan.reference.sampler
-        own = reference.size // run.world.size
-        beside = _buffer_batches(reference, run, plan.reference_groups)
+        own = plan.reference.size // run.world.size
+        beside = _buffer_batches(plan.reference, run, plan.reference_groups)
         dataset = WithReference(dataset, beside, own)
     pairs = run.settings.batch_size // run.world.size
     found = read_pieces(dataset, range(first, stop), pairs, plan, run)

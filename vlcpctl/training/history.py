@@ -17,7 +17,7 @@ from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.step_config import METHOD_CODE, config_id
 from vlcpctl.core.errors import UsageError, some_names
 from vlcpctl.data.loading.groups import pair_groups
-from vlcpctl.data.loading.sampler import PairSampler
+from vlcpctl.data.loading.sampler import BufferSampler, PairSampler
 from vlcpctl.data.tasks.task import Split, Task, shared_with_evaluation, stream_entries
 from vlcpctl.methods.plugins.registry import facts_of
 from vlcpctl.training.request import TrainRequest
@@ -138,7 +138,7 @@ def warnings_of(
     history: TaskHistory,
     sampler: PairSampler,
     buffer: Task | None,
-    reference: Split | None,
+    reference: BufferSampler | None,
 ) -> tuple[str, ...]:
     """One line for everything that may not be intended and that the checkpoint records.
 
@@ -148,7 +148,7 @@ def warnings_of(
     parent, tasks = history.parent, history.tasks
     found = [*history.left_out(), *_leaks(tasks, sampler.splits, buffer)]
     if reference is not None:
-        found += _shared(reference, tasks, "the pairs of --reference")
+        found += _shared(reference.buffer, tasks, "the pairs of --reference")
     # A run may start from a model of another run and stream: nothing of it is to be continued.
     is_start = parent is not None and history.start().get("start") == parent.content
     if parent is not None and parent.tasks and not is_start:

@@ -203,18 +203,10 @@ def scaled(
     for method in methods:
         chosen_for = parse_scale(text) or method.steps_per_task
         shares = {name: getattr(method, name) for name in method.per_step(first=first)}
-        new = {name: scaled_weight(one, chosen_for, steps) for name, one in shares.items()}
+        # As much is kept over these steps as the share keeps over those that it was chosen for.
+        new = {name: float(one ** (chosen_for / steps)) for name, one in shares.items()}
         found.append(dataclasses.replace(method, **new))
     return tuple(found)
-
-
-def scaled_weight(weight: float, chosen_for: int, steps: int) -> float:
-    """The weight that keeps as much over `steps` as `weight` keeps over `chosen_for` steps.
-
-    >>> scaled_weight(0.5, 20, 10), scaled_weight(0.9, 100, 100)
-    (0.25, 0.9)
-    """
-    return float(weight ** (chosen_for / steps))
 
 
 def scale_lines(

@@ -19,12 +19,12 @@ from vlcpctl.core.errors import some_names
 from vlcpctl.core.machine import has_tf32, is_gpu, own_cores
 from vlcpctl.core.method import TRAIN, Method, Needs
 from vlcpctl.data.loading.groups import pair_groups
-from vlcpctl.data.loading.sampler import PairSampler
+from vlcpctl.data.loading.sampler import BufferSampler, PairSampler
 from vlcpctl.data.tasks.task import Split
 from vlcpctl.files.finished import already_made
 from vlcpctl.models.checkpoint_files import SLOTS
 from vlcpctl.models.configuration import activation_note, in_words
-from vlcpctl.training.adaptation import adapted, training_split
+from vlcpctl.training.adaptation import adapted
 from vlcpctl.training.checks import check_execution, check_inputs, check_processes, check_steps
 from vlcpctl.training.history import TaskHistory, negative_warnings, warnings_of
 from vlcpctl.training.lora import adapted_shapes, parse_lora
@@ -35,9 +35,8 @@ from vlcpctl.training.request import NUMERIC, Inputs, TrainRequest, opened, sema
 from vlcpctl.training.settings import BENCHMARK, SIGMOID
 from vlcpctl.training.teachers import (
     PseudoTextSource,
-    ReferenceSource,
     pseudo_text_source,
-    reference_source,
+    reference_sampler,
     targets_line,
     teacher_targets,
 )
@@ -59,7 +58,7 @@ class TrainPlan:
     phases: tuple[PhasePlan, ...]
     pseudo_texts: PseudoTextSource | None
     taught: Targets | None
-    reference: ReferenceSource | None
+    reference: BufferSampler | None
     warnings: tuple[str, ...]  # about what the run continues from, which its result records
 
     @cached_property
@@ -81,7 +80,7 @@ class TrainPlan:
     @cached_property
     def reference_groups(self) -> list[np.ndarray] | None:
         """The groups of the pairs of --reference, as `groups` has those of training."""
-        return self._groups([self.reference.sampler.buffer]) if self.reference else None
+        return self._groups([self.reference.buffer]) if self.reference else None
 
     @cached_property
     def validation_groups(self) -> list[np.ndarray] | None:
@@ -152,8 +151,8 @@ def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) ->
     check_execution(request)
     check_inputs(request, inputs)
     sampler = PairSampler(
-        [training_split(task) for task in inputs.tasks],
-        training_split(inputs.buffer) if inputs.buffer else None,
+        [task.split("train") for task in inputs.tasks],
+        inputs.buffer.split("train") if inputs.buffer else None,
         batch_size=settings.batch_size,
         captions=settings.captions,
         replay=parse_replay(settings.replay),
@@ -169,8 +168,7 @@ def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) ->
     )
     check_steps(request, sampler.splits, phases)
     history = TaskHistory(inputs.tasks, request.run, inputs.previous)
-    reference = reference_source(request, inputs.reference)
-    pairs = reference.sampler.buffer if reference else None
+    reference = reference_sampler(request, inputs.reference)
     return TrainPlan(
         request,
         identity,
@@ -181,7 +179,7 @@ def _planned(request: TrainRequest, inputs: Inputs, identity: dict[str, Any]) ->
         pseudo_text_source(request, inputs),
         teacher_targets(request, inputs, sampler.splits),
         reference,
-        warnings_of(request, history, sampler, inputs.buffer, pairs),
+        warnings_of(request, history, sampler, inputs.buffer, reference),
     )
 
 
@@ -260,7 +258,8 @@ def _of_methods(plan: TrainPlan) -> Iterator[str]:
     if plan.pseudo_texts is not None:
         yield f"{plan.pseudo_texts.method}: {plan.pseudo_texts}"
     if plan.reference is not None:
-        yield str(plan.reference)
+        pairs, count = plan.reference.size, len(plan.reference.buffer)
+        yield f"reference: {pairs} pairs per step, of {count} in {request.reference}"
 
 
 def _notes(plan: TrainPlan) -> Iterator[str]:

@@ -125,8 +125,16 @@ class Inputs:
 
 
 def opened(request: TrainRequest) -> Inputs:
-    """Open each input of a request. Raises BadInput for one that is not what its option needs."""
+    """Open each input of a request.
+
+    Raises BadInput for one that is not what its option needs, or has no pairs to train on.
+    """
     previous = CheckpointManifest.read(request.previous) if request.previous else None
+    tasks = tuple(open_task(path) for path in request.tasks)
+    buffer = open_task(request.buffer) if request.buffer else None
+    reference = open_task(request.reference) if request.reference else None
+    for task in filter(None, (*tasks, buffer, reference)):
+        task.require("train")  # an empty buffer has no pairs
     targets = pseudo_texts = None
     if request.targets is not None:
         from vlcpctl.data.precomputed.targets import open_targets
@@ -136,15 +144,8 @@ def opened(request: TrainRequest) -> Inputs:
         from vlcpctl.data.precomputed.pseudo_texts import open_pseudo_texts
 
         pseudo_texts = open_pseudo_texts(request.pseudo_texts)
-    return Inputs(
-        tuple(open_task(path) for path in request.tasks),
-        previous,
-        CheckpointManifest.read(request.teacher) if request.teacher else None,
-        open_task(request.buffer) if request.buffer else None,
-        open_task(request.reference) if request.reference else None,
-        targets,
-        pseudo_texts,
-    )
+    teacher = CheckpointManifest.read(request.teacher) if request.teacher else None
+    return Inputs(tasks, previous, teacher, buffer, reference, targets, pseudo_texts)
 
 
 def semantic(request: TrainRequest, inputs: Inputs) -> dict[str, Any]:

@@ -74,13 +74,6 @@ class StepValues:
         """1.0 if a term is NaN or infinite, else 0.0; a float32 scalar on the device."""
         return (~self.values[1:].isfinite().all()).float()
 
-    def read(self) -> dict[str, float]:
-        """Every loss term by name, and their sum as `loss`; waits for the device.
-
-        Raises Diverged as `read_in_order` does.
-        """
-        return next(read_in_order([self]))
-
     def named(self, values: Sequence[float]) -> dict[str, float]:
         """The loss terms by name, from the numbers that `values` has on the device.
 

@@ -20,7 +20,6 @@ from vlcpctl.data.loading.order import Order
 from vlcpctl.data.loading.sampler import BufferSampler
 from vlcpctl.data.tasks.task import Split, Task
 from vlcpctl.files.manifest import identity_differences
-from vlcpctl.training.adaptation import training_split
 from vlcpctl.training.request import Inputs, TrainRequest
 
 if TYPE_CHECKING:
@@ -195,7 +194,7 @@ def _from_buffer(
     """
     if buffer is None:
         raise UsageError(f"method {name} needs --buffer to generate pseudo texts from")
-    split = training_split(buffer)
+    split = buffer.split("train")
     pairs = min(settings.pairs or request.settings.batch_size, len(split))
     _check_share(request, name, pairs, "buffer pairs per step")
     return PseudoTextSource(
@@ -219,27 +218,12 @@ def _check_made_for(inputs: Inputs, file: PseudoTexts, count: int) -> None:
         raise UsageError(f"{file.path} has {len(file)} texts, but a step uses {count}")
 
 
-@dataclass(frozen=True)
-class ReferenceSource:
-    """The opened task of --reference, on which methods keep what the teacher can do, and its pairs.
+def reference_sampler(request: TrainRequest, task: Task | None) -> BufferSampler | None:
+    """The pairs of --reference, on which methods keep what the teacher can do; None without it.
 
-    They come in batches as large as those to learn, or all if there are fewer.
-    """
-
-    task: Task
-    sampler: BufferSampler
-
-    def __str__(self) -> str:
-        """The line in the plan."""
-        count = len(self.sampler.buffer)
-        return f"reference: {self.sampler.size} pairs per step, of {count} in {self.task.path}"
-
-
-def reference_source(request: TrainRequest, task: Task | None) -> ReferenceSource | None:
-    """The pairs of --reference; None without it.
-
-    Raises UsageError if a method needs it and it is missing, if none needs it, or if it has fewer
-    pairs than there are processes, and BadInput if it is not a task with pairs.
+    They come in batches as large as those to learn, or all if there are fewer. Raises UsageError if
+    a method needs it and it is missing, if none needs it, or if it has fewer pairs than there are
+    processes.
     """
     needs = {method.name: method.needs(first=request.is_first) for method in request.methods}
     users = [name for name, need in needs.items() if need.reference]
@@ -252,7 +236,7 @@ def reference_source(request: TrainRequest, task: Task | None) -> ReferenceSourc
         return None
     if not users:
         raise UsageError(f"--reference has no effect {_where(request)}; leave it out")
-    split = training_split(task)
+    split = task.split("train")
     pairs = min(request.settings.batch_size, len(split))
     pairs -= pairs % request.nproc
     if not pairs:
@@ -260,4 +244,4 @@ def reference_source(request: TrainRequest, task: Task | None) -> ReferenceSourc
             f"--reference {task.path} has {len(split)} pairs, too few for {request.nproc} "
             "process(es); give a task with more"
         )
-    return ReferenceSource(task, BufferSampler(split, pairs, request.drawn_seed, "reference"))
+    return BufferSampler(split, pairs, request.drawn_seed, "reference")

@@ -359,10 +359,9 @@ def _validation(plan: TrainPlan, run: TrainRun) -> Callable[[], dict[str, float]
         )
     if missing:
         return None
-    from vlcpctl.training.validation import validate, validation_batches
+    from vlcpctl.training.validation import validate
 
-    recalls = settings.keep == "best:val_rmean"
-    return lambda: validate(run, validation_batches(plan, run), recalls=recalls)
+    return lambda: validate(plan, run, recalls=settings.keep == "best:val_rmean")
 
 
 def _model_facts(plan: TrainPlan, encoder: Encoder) -> dict[str, Any]:

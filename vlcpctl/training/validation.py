@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -21,69 +20,31 @@ from vlcpctl.training.plan import TrainPlan
 from vlcpctl.training.run import TrainRun
 
 
-@dataclass(frozen=True)
-class ValidationBatches:
-    """The `count` batches of the tasks' validation splits, of `size` pairs each."""
-
-    plan: TrainPlan
-    run: TrainRun
-    dataset: PlannedBatches
-    count: int
-    size: int
-
-    def read(self, first: int, stop: int) -> Generator[Batch]:
-        """Batches first..stop-1, in order, on the run's device."""
-        found = read_pieces(self.dataset, range(first, stop), self.size, self.plan, self.run)
-        return on_device(found, self.run.device)
-
-
-def validation_batches(plan: TrainPlan, run: TrainRun) -> ValidationBatches:
-    """Batches of the tasks' validation splits, in order: first captions, no augmentation.
-
-    The last rows that do not fill a batch are left out: the loss depends on the batch size.
-    """
-    splits = [task.split("val") for task in plan.inputs.tasks]
-    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
-    row = np.concatenate([np.arange(len(split)) for split in splits])
-    size = min(plan.request.settings.batch_size, len(row))
-
-    def batch(step: int) -> BatchPlan:
-        rows = slice(step * size, (step + 1) * size)
-        zeros = np.zeros(size, dtype=np.int64)
-        return BatchPlan(source=source[rows], row=row[rows], caption=zeros, visit=zeros)
-
-    dataset = PlannedBatches(
-        splits=splits,
-        plan=batch,
-        transform=run.encoder.transform,
-        tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
-        seed=run.seed,
-        part=lambda count: slice(0, count),
-        groups=plan.validation_groups,
-    )
-    return ValidationBatches(plan, run, dataset, len(row) // size, size)
-
-
 @torch.no_grad()
-def validate(run: TrainRun, batches: ValidationBatches, *, recalls: bool) -> dict[str, float]:
+def validate(plan: TrainPlan, run: TrainRun, *, recalls: bool) -> dict[str, float]:
     """`val_loss`, the mean over batches, and with `recalls` also `val_rmean` in percent.
 
-    Each process encodes its share of the batches. The loss is the same in all of them; the recall
-    is computed in rank 0 alone, and NaN in the others.
+    The rows that do not fill a batch are left out: the loss depends on the batch size. Each process
+    encodes its share of the batches. The loss is the same in all of them; the recall is computed in
+    rank 0 alone, and NaN in the others.
     """
-    world = run.world
-    first, stop = (batches.count * rank // world.size for rank in (world.rank, world.rank + 1))
+    world, pairs = run.world, sum(len(task.split("val")) for task in plan.inputs.tasks)
+    size = min(run.settings.batch_size, pairs)
+    count = pairs // size
+    own = range(*(count * rank // world.size for rank in (world.rank, world.rank + 1)))
+    pieces = read_pieces(_batches(plan, run, size), own, size, plan, run)
     run.encoder.module.eval()
     found = [
-        (_features(run, batch), batch.texts, batch.groups) for batch in batches.read(first, stop)
+        (_features(run, batch), batch.texts, batch.groups)
+        for batch in on_device(pieces, run.device)
     ]
     run.encoder.module.train()
     none = run.weights["logit_scale"].new_zeros(0)  # a process may have no batch
     each = [_loss(run, out, groups_B) for out, _, groups_B in found]
     losses = torch.stack(each) if each else none
-    values = {"val_loss": _of_all(run, losses, first, batches.count).mean().item()}
+    values = {"val_loss": _of_all(run, losses, own.start, count).mean().item()}
     if recalls:
-        rows = (first * batches.size, batches.count * batches.size)
+        rows = (own.start * size, count * size)
         none = none.new_zeros(0, run.width)
         image, text = (
             _of_all(run, torch.cat([none, *side]), *rows)
@@ -92,6 +53,28 @@ def validate(run: TrainRun, batches: ValidationBatches, *, recalls: bool) -> dic
         texts = _of_all(run, _token_rows(run, [texts for _, texts, _ in found]), *rows)
         values["val_rmean"] = _recall(run, image, text, texts) if world.rank == 0 else math.nan
     return values
+
+
+def _batches(plan: TrainPlan, run: TrainRun, size: int) -> PlannedBatches:
+    """The tasks' validation splits in order: first captions, no augmentation."""
+    splits = [task.split("val") for task in plan.inputs.tasks]
+    source = np.repeat(np.arange(len(splits)), [len(split) for split in splits])
+    row = np.concatenate([np.arange(len(split)) for split in splits])
+    zeros = np.zeros(size, dtype=np.int64)
+
+    def batch(step: int) -> BatchPlan:
+        rows = slice(step * size, (step + 1) * size)
+        return BatchPlan(source=source[rows], row=row[rows], caption=zeros, visit=zeros)
+
+    return PlannedBatches(
+        splits=splits,
+        plan=batch,
+        transform=run.encoder.transform,
+        tokenise=run.encoder.tokenizer,  # not the encoder's method: workers must not have the model
+        seed=run.seed,
+        part=lambda count: slice(0, count),
+        groups=plan.validation_groups,
+    )
 
 
 def _of_all(run: TrainRun, own: Tensor, first: int, count: int) -> Tensor:

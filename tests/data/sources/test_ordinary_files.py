@@ -98,6 +98,14 @@ def test_a_value_of_csv_that_may_hold_rows_is_skipped_with_its_lines(
     assert found == flaws
 
 
+def test_a_column_without_a_name_has_no_role(tmp_path: Path) -> None:
+    """As pandas writes the index of a frame."""
+    rows = ",image,text\n0,a.png,on a\n1,b.png,on b\n"
+    for pair in read_pairs(written(tmp_path, "t.csv", rows)):
+        assert pair.image
+        assert (pair.label, pair.source_key, pair.value, pair.split) == (None,) * 4
+
+
 @pytest.mark.parametrize("kind", ["parquet", "json", "jsonl"])
 def test_nan_is_a_missing_value_everywhere(tmp_path: Path, kind: str) -> None:
     """As pandas writes columns of integers with gaps."""

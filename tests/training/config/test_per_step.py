@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.training import with_settings
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
@@ -17,7 +18,6 @@ from vlcpctl.training.methods import (
     compose,
     refuse_idle_scale,
     scaled,
-    scaled_weight,
 )
 from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
@@ -28,12 +28,15 @@ STEPS = 6  # of a task of the world
 
 
 def test_as_much_is_kept_over_a_task() -> None:
+    def in_80_steps(share: float) -> float:
+        (method,) = scaled(compose("ema", [f"ema.decay={share}"]), "6090", 80, first=False)
+        return float(vars(method)["decay"])
+
     # 0.995 over the paper's 6090 steps, in 80 steps: 0.995^(6090 / 80) = 0.995^76.125
-    weight = scaled_weight(0.995, 6090, 80)
+    weight = in_80_steps(0.995)
     assert weight == pytest.approx(0.6827819345, abs=1e-10)
     assert weight**80 == pytest.approx(0.995**6090, rel=1e-12)
-    assert 1 - weight == pytest.approx(1 - (1 - 0.005) ** (6090 / 80), rel=1e-12)
-    assert [scaled_weight(edge, 6090, 80) for edge in (0.0, 1.0)] == [0.0, 1.0]
+    assert [in_80_steps(edge) for edge in (0.0, 1.0)] == [0.0, 1.0]
 
 
 def test_dha_scales_both_shares_and_nothing_else() -> None:
@@ -88,7 +91,7 @@ def test_shares_per_step_are_weights_that_say_so(name: str) -> None:
 
 
 def _scaled(step: TrainRequest, text: str) -> TrainRequest:
-    return replace(step, settings=replace(step.settings, scale_per_step=text))
+    return with_settings(step, scale_per_step=text)
 
 
 def _same(one: Path, other: Path) -> bool:

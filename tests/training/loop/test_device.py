@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from support.fake_device import META, FakeDevice, pretend
+from support.marks import mostly_slow
+from support.training import with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -23,7 +25,7 @@ from vlcpctl.models.execution import place
 from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
-from vlcpctl.testing.battery import TrainingWorld, make_world, request, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, request, with_fusion_model
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.methods import compose
@@ -45,9 +47,8 @@ BATCH = 6
 Families = pytest.mark.parametrize("fuses", [False, True], ids=["dual", "fusion"])
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> TrainingWorld:
-    world = make_world(tmp_path_factory.mktemp("world"))
+@pytest.fixture(scope="module", name="world")
+def small(world: TrainingWorld) -> TrainingWorld:
     return replace(world, flags={**world.flags, "batch_size": BATCH, "epochs": 1})
 
 
@@ -117,15 +118,11 @@ def step_of(
     world = with_fusion_model(world) if fuses else world
     step = request(world, names, number, root, buffered=names != "joint")
     small = [one for name in names.split("+") for one in SMALL.get(name, ())]
-    settings = replace(step.settings, steps=number + 1, **changes)
-    return replace(step, methods=compose(names, small), settings=settings)
+    return with_settings(replace(step, methods=compose(names, small)), steps=number + 1, **changes)
 
 
-# By default, methods that replay, keep a queue, a second model, importances, or generate texts.
-OFTEN = {
-    False: ("seqf", "er", "ctp", "ewc", "dha", "incclip", "co2l"),
-    True: ("lwf", "ctp+dha"),
-}
+# By default, methods that keep a queue, second models, importances, or generate texts.
+OFTEN = {False: ("ctp", "ewc", "incclip"), True: ("ctp+dha",)}
 CASES = [
     pytest.param(
         names,
@@ -148,14 +145,13 @@ def test_a_step_waits_once_to_read_its_values(
     watched.train(step_of(world, names, 1, tmp_path, fuses=fuses))
     parts: dict[str, Any] = {"micro_batch": 2, "optimizer": "lamb", "clip_norm": 1.0}
     again = step_of(world, names, 1, tmp_path, fuses=fuses, **parts)
-    settings = replace(again.settings, steps=1)
-    watched.train(replace(again, settings=settings, out=tmp_path / "parts"))
+    watched.train(with_settings(replace(again, out=tmp_path / "parts"), steps=1))
     assert len(watched.waits) >= 4
     for waits in watched.waits:
         assert sum(waits.values()) == 1, waits
 
 
-@Families
+@pytest.mark.parametrize("fuses", mostly_slow([False, True], kept=[False]))
 def test_values_are_read_once_in_several_steps(
     world: TrainingWorld,
     tmp_path: Path,
@@ -166,7 +162,7 @@ def test_values_are_read_once_in_several_steps(
 ) -> None:
     monkeypatch.setattr("vlcpctl.training.step.STEPS_PER_READ", 4)
     step = step_of(world, "ctp", 0, tmp_path, fuses=fuses)
-    watched.train(replace(step, settings=replace(step.settings, steps=5)))
+    watched.train(with_settings(step, steps=5))
     counts = [sum(waits.values()) for waits in watched.waits]
     assert counts == [0, 0, 0, 1, 0]
 
@@ -175,27 +171,25 @@ class Stopped(Exception):
     """The run ends here, as if it were killed."""
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd", "lamb"])
-@pytest.mark.parametrize(("names", "fuses"), [("ctp", True), ("afec", False)])
+@pytest.mark.parametrize(
+    "case",
+    mostly_slow(
+        [(names, kind) for names in ("ctp", "afec") for kind in ("adamw", "sgd", "lamb")],
+        kept=[("ctp", "adamw"), ("afec", "sgd"), ("afec", "lamb")],
+    ),
+    ids=str,
+)
 def test_a_resumed_run_has_its_state_on_the_device(
-    world: TrainingWorld,
-    tmp_path: Path,
-    watched: Watched,
-    names: str,
-    optimizer: str,
-    *,
-    fuses: bool,
+    world: TrainingWorld, tmp_path: Path, watched: Watched, case: tuple[str, str]
 ) -> None:
+    names, optimizer = case
+
     def stop(point: str) -> None:
         if point == "saved":
             raise Stopped
 
-    step = step_of(world, names, 0, tmp_path, fuses=fuses, optimizer=optimizer)
-    step = replace(
-        step,
-        settings=replace(step.settings, steps=3, momentum=0.9),
-        save_every="2",
-    )
+    step = step_of(world, names, 0, tmp_path, fuses=names == "ctp", optimizer=optimizer)
+    step = with_settings(replace(step, save_every="2"), steps=3, momentum=0.9)
     with pytest.raises(Stopped):
         watched.train(step, stop)
     watched.train(step)
@@ -208,11 +202,18 @@ def test_a_resumed_run_has_its_state_on_the_device(
 
 
 @pytest.mark.usefixtures("every_step")
-@Families
-@pytest.mark.parametrize("names", ["lwf", "ctp", "incclip"])
+@pytest.mark.parametrize(
+    "case",
+    mostly_slow(
+        [(names, fuses) for names in ("lwf", "ctp", "incclip") for fuses in (False, True)],
+        kept=[("ctp", False), ("lwf", True)],
+    ),
+    ids=str,
+)
 def test_targets_of_a_teacher_are_on_the_device(
-    world: TrainingWorld, tmp_path: Path, watched: Watched, names: str, *, fuses: bool
+    world: TrainingWorld, tmp_path: Path, watched: Watched, case: tuple[str, bool]
 ) -> None:
+    names, fuses = case
     dual = {"lwf": ["lwf.words=false"]}
     watched.train(step_of(world, names, 0, tmp_path, fuses=fuses))
     step = step_of(world, names, 1, tmp_path, fuses=fuses)

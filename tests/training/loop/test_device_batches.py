@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.training import with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, PseudoTexts, ReplayedProjections
@@ -103,8 +104,7 @@ def test_a_step_normalises_a_whole_batch_once(
     train_step(request(world, "ctp", 0, tmp_path, buffered=False))
     seen = Seen(monkeypatch)
     step = request(world, "ctp", 1, tmp_path, buffered=False)
-    step = replace(step, settings=replace(step.settings, micro_batch=parts))
-    train_step(step, seen.after)
+    train_step(with_settings(step, micro_batch=parts), seen.after)
     assert len(seen.made) >= times * len(seen.alive)
     if parts is None:
         assert len(seen.made) == times * len(seen.alive)

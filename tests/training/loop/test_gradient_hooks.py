@@ -11,17 +11,16 @@ from torch import Tensor
 
 from vlcpctl.core.method import Run
 from vlcpctl.methods.si import Si
-from vlcpctl.testing.battery import make_world, request
+from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.train_step import train_step
 
 OTHER = "ewc"  # before SI in the order of names
 
 
 def test_si_sees_the_loss_alone_whatever_penalty_another_method_adds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At step 0 the penalty is 0, so both runs take the same step; at step 1 it pulls."""
-    world = make_world(tmp_path / "world")
     for method in ("si", f"{OTHER}+si"):
         train_step(request(world, method, 0, tmp_path / method, buffered=False))
     seen: list[dict[str, Tensor]] = []

@@ -169,15 +169,15 @@ def test_fused_updates_are_those_of_torch(name: str) -> None:
         torch.testing.assert_close(weight, theirs[path], rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["adamw", "sgd"])
-def test_no_optimizer_of_ours_imports_dynamo(name: str) -> None:
+def test_no_optimizer_of_ours_imports_dynamo() -> None:
     lines = (
         "import sys, torch",
         "from vlcpctl.training.settings import Settings",
         "from vlcpctl.training.optimizers import new_optimizer",
         "weights = {'w': torch.ones(2, 2, requires_grad=True)}",
         "weights['w'].grad = torch.ones(2, 2)",
-        f"new_optimizer(weights, Settings(optimizer={name!r})).step()",
+        "for name in ('adamw', 'adam', 'sgd'):",
+        "    new_optimizer(weights, Settings(optimizer=name)).step()",
         "print(sorted({'torch._dynamo', 'timm'} & set(sys.modules)))",
     )
     ended = subprocess.run(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.training import column, in_double_precision, journal, with_settings
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize, softmax
 
@@ -18,9 +18,7 @@ from vlcpctl.core.batch import Batch
 from vlcpctl.core.method import Run
 from vlcpctl.distributed.world import World
 from vlcpctl.methods.gift import Gift
-from vlcpctl.models.encoders import Encoder
 from vlcpctl.testing.battery import TrainingWorld, request
-from vlcpctl.training import train_step as train
 from vlcpctl.training.beside import BesideEncoder, backward_apart
 from vlcpctl.training.run import TrainRun
 from vlcpctl.training.step import OptimizerStep
@@ -31,10 +29,6 @@ Gradients = dict[str, Tensor]
 
 def _gradients(run: TrainRun) -> Gradients:
     return {name: one.grad.clone() for name, one in run.weights.items() if one.grad is not None}
-
-
-def _journal(checkpoint: Path) -> list[dict[str, float]]:
-    return [json.loads(row) for row in (checkpoint / "metrics.jsonl").read_text().splitlines()]
 
 
 def _similarities(run: TrainRun, batch: Batch, scale: Tensor, weights: Any = None) -> Tensor:
@@ -77,18 +71,9 @@ def _naive(run: TrainRun, batch: Batch) -> tuple[Gradients, float]:
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Gradients, Gradients, float]]:
     """What the steps of this test have computed, in double precision, and what is expected."""
-    encoder, update, forward = (
-        train._encoder,
-        OptimizerStep._update,
-        OptimizerStep._forward_backward,
-    )
+    update, forward = OptimizerStep._update, OptimizerStep._forward_backward
     found: list[tuple[Gradients, Gradients, float]] = []
     batches: list[Batch] = []
-
-    def doubled(*given: Any) -> Encoder:
-        made = encoder(*given)
-        made.module.double()
-        return made
 
     def remember(step: OptimizerStep, batch: Batch) -> Any:
         batches.append(batch)
@@ -103,7 +88,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Gradients, Gradients
                 one.grad = ours.get(name)
         return update(step)
 
-    monkeypatch.setattr(train, "_encoder", doubled)
+    in_double_precision(monkeypatch)
     monkeypatch.setattr(OptimizerStep, "_forward_backward", remember)
     monkeypatch.setattr(OptimizerStep, "_update", compare)
     return found
@@ -119,11 +104,10 @@ def test_they_are_those_of_two_backward_passes(
     for number in range(2):
         step = request(world, "gift", number, tmp_path, buffered=False)
         # A learned temperature gets its gradient from the loss directly.
-        settings = replace(step.settings, micro_batch=micro_batch, steps=3)
-        settings = replace(settings, temperature=None if number else "learn:0.1")
-        train_step(replace(step, settings=settings))
+        learns = None if number else "learn:0.1"
+        train_step(with_settings(step, micro_batch=micro_batch, steps=3, temperature=learns))
     assert len(compared) == 3
-    rows = _journal(tmp_path / "01")
+    rows = journal(tmp_path / "01")
     for (ours, naive, penalty), row in zip(compared, rows, strict=True):
         assert ours.keys() == naive.keys()
         for name, grad in naive.items():
@@ -149,11 +133,9 @@ def test_fp16_weighs_weights_as_single_precision_does(
     train_step(request(world, "gift", 0, tmp_path / "fp32", buffered=False))
     for precision in ("fp32", "fp16"):
         step = request(world, "gift", 1, tmp_path / "fp32", buffered=False)
-        settings = replace(step.settings, precision=precision, steps=4)
         out = tmp_path / precision / "01"
-        train_step(replace(step, out=out, settings=settings))
-        rows = _journal(out)
-        found[precision] = [row["gift/consolidation"] for row in rows]
+        train_step(with_settings(replace(step, out=out), precision=precision, steps=4))
+        found[precision] = column(out, "gift/consolidation")
         found[f"{precision} lengths"] = [*lengths.values()]
     assert found["fp16"][-1] > 0
     assert found["fp16"] == pytest.approx(found["fp32"], rel=0.1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.marks import mostly_slow
 from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
@@ -50,7 +51,7 @@ def _values(step: int, terms: dict[str, float], tokens: dict[str, float]) -> Ste
 
 
 def test_the_loss_is_the_sum_of_all_terms() -> None:
-    read = _values(3, {"contrastive": 1.5, "x/y": 0.25}, {"mlm": 2.0}).read()
+    (read,) = read_in_order([_values(3, {"contrastive": 1.5, "x/y": 0.25}, {"mlm": 2.0})])
     assert read == {"loss": 3.75, "contrastive": 1.5, "x/y": 0.25, "mlm": 2.0}
     assert list(read) == ["loss", "contrastive", "x/y", "mlm"]
 
@@ -76,7 +77,7 @@ def test_a_cpu_reads_every_step_and_a_gpu_several_at_once() -> None:
 
 
 @pytest.mark.usefixtures("late")
-@pytest.mark.parametrize("names", ["ema", "ewc"])  # ewc has a second phase
+@pytest.mark.parametrize("names", mostly_slow(["ema", "ewc"], kept=["ewc"]))  # with two phases
 def test_reading_late_gives_the_same_bytes(
     world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: str
 ) -> None:

@@ -147,7 +147,8 @@ def _row(names: list[str], values: list[str], separator: str) -> Record:
     if len(values) != len(names):
         found = f"{len(values)} values where the first line names {len(names)} columns"
         return {**dict.fromkeys(names), FLAW: (_MALFORMED, found)}
-    return {name: value or None for name, value in zip(names, values, strict=True)}
+    # A column without a name, such as the index that pandas writes, has no role.
+    return {name: value or None for name, value in zip(names, values, strict=True) if name}
 
 
 def _without_marks(value: str) -> str:

@@ -29,6 +29,7 @@ _TILE, _GPU_TILE = (2048, 1024), (4096, 4096)  # queries and gallery rows: 8 MB,
 _FEWEST = 256  # gallery rows of a tile, if a part ends there
 _CROWD = 32  # with more uncertain scores in a tile, all of a query are computed again
 _OPEN = 0.75  # share of queries still searched, below which the others are left out of the product
+_COPIED = 0.5  # share of queries, below which their scores are copied rather than all read
 _SPARE, _TIED = 2, 16  # candidates beyond `top`, and for right answers tied with the best, at most
 _ROWS, _MEMBERS = 2048, 4096  # queries and items of classes at once
 _TOGETHER = 256  # items of small classes that are multiplied together
@@ -36,7 +37,7 @@ _TOGETHER = 256  # items of small classes that are multiplied together
 _MOST, _SHARE = 2048, 4
 _SCRATCH_BYTES = 256 << 20  # that FAISS keeps on a GPU; its default is 1.5 GB
 
-Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (S, C) of right answers to -inf
+Masked = Callable[[Tensor, Ids, int, int], None]  # sets scores (C, S) of right answers to -inf
 Tile = list[tuple[int, int, int]]  # the part, first row and end of what is in a tile
 
 
@@ -129,8 +130,8 @@ def outranked(
         own = slice(first, min(first + rows, len(edge_QR)))
         block = _Block(search, edge_QR, own, device)
         for tile in tiles(search.ends_M, columns):
-            block.read(tile, mask, top)
-            block.count(found)
+            block.read(tile, mask)
+            block.count(found, top)
             if top is None:
                 block.rise(found)
             else:
@@ -146,139 +147,131 @@ class _Block:
         self, search: Search | ClassSearch, edge_QR: Scores, own: slice, device: torch.device
     ) -> None:
         self.search, self.edge_QR, self.own, self.device = search, edge_QR, own, device
-        self.query_S = np.arange(own.start, own.stop)
+        self.here_S = np.arange(own.stop - own.start)  # places in the block
         self.query_BD = search.query_QD[own]
-        self.query_SD = self._here(self.query_BD)
-        self.count_2BR = np.zeros((2, len(self.query_S), edge_QR.shape[1]), np.int64)
-        self.wrong_B = np.full(len(self.query_S), -1)
-        self.score_B = np.full(len(self.query_S), -np.inf)
+        self.query_SD = self._there(self.query_BD)
+        self.count_2BR = np.zeros((2, len(self.here_S), edge_QR.shape[1]), np.int64)
+        self.wrong_B = np.full(len(self.here_S), -1)
+        self.score_B = np.full(len(self.here_S), -np.inf)
 
-    def _here(self, values: np.ndarray) -> Tensor:
+    def _there(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def read(self, tile: Tile, mask: Masked, top: int | None) -> None:
-        """Compute the scores of a tile in float32, and keep those of queries that it may change."""
+    def read(self, tile: Tile, mask: Masked) -> None:
+        """Compute the scores of a tile in float32, without those of right answers.
+
+        A column for each query: what is asked of each part then runs along rows of memory.
+        """
         self.parts, self.rows = slice(tile[0][0], tile[-1][0] + 1), slice(tile[0][1], tile[-1][2])
         self.sizes = [stop - start for _, start, stop in tile]
+        self.part_C = np.repeat(np.arange(len(tile)), self.sizes)
         self.gallery_CD = self.search.gallery_GD[self.rows]
-        scores = product(self.query_SD, self._here(self.gallery_CD))
-        self.here_S = np.empty(0, np.int64)
-        if not scores.numel():
-            return
-        mask(scores, self.query_S, self.rows.start, self.rows.stop)
-        here_S, highest_S = self.query_S - self.own.start, _highest(scores)
-        edge_SR = self.edge_QR[self.query_S]
-        reaches_SR = np.isfinite(edge_SR) & (highest_S[:, None] >= edge_SR - (BAND + ERROR))
-        if top is not None:
-            reaches_SR &= self.count_2BR[1, here_S] < top
-        is_open: Mask = np.logical_or.reduce(reaches_SR, axis=1)
-        if top is None:
-            is_open |= highest_S > self.score_B - ERROR
-        if is_open.any():
-            self.here_S, self.scores = here_S, scores
-            rows, self.here_S, self.scores = self._some(is_open)
-            self.reaches_SR, self.highest_S = reaches_SR[rows], highest_S[rows]
+        self.scores_CS = product(self._there(self.gallery_CD), self.query_SD)
+        if self.scores_CS.numel():
+            mask(self.scores_CS, self.own.start + self.here_S, self.rows.start, self.rows.stop)
+        self.highest_PS = _highest(self.scores_CS, self.sizes)
 
-    def count(self, found: Outranked) -> None:
+    def count(self, found: Outranked, top: int | None) -> None:
         """Note how many wrong answers outrank right ones at the end of each part of the tile."""
         counts = found.counts[:, self.parts, self.own]
         counts[:] = self.count_2BR[:, None]
-        for number, reaches_S in enumerate(self.reaches_SR.T if len(self.here_S) else ()):
+        highest_S = self.highest_PS.max(axis=0)
+        for number, edge_B in enumerate(self.edge_QR[self.own].T):
+            edge_S = edge_B[self.here_S]
+            reaches_S = np.isfinite(edge_S) & (highest_S >= edge_S - (BAND + ERROR))
+            if top is not None:
+                reaches_S &= self.count_2BR[1, self.here_S, number] < top
             if not reaches_S.any():
                 continue
-            rows, here, some = self._some(reaches_S)
-            edge = np.where(reaches_S[rows], self.edge_QR[self.own][here, number], np.inf)
-            is_sure = _reach(some, edge[:, None] + (BAND + ERROR))
-            near = _places(_reach(some, edge[:, None] - (BAND + ERROR)) ^ is_sure)
-            exact, cell = self._exact(here, near), self._cells(near)
-            sure = np.stack([_per_row(one) for one in is_sure.split(self.sizes, dim=1)], axis=1)
+            some, scores = self._some(reaches_S)
+            here, edge = self.here_S[some], np.where(reaches_S, edge_S, np.inf)[some]
+            is_sure = _reach(scores, edge[None] + (BAND + ERROR))
+            near = _places(_reach(scores, edge[None] - (BAND + ERROR)) ^ is_sure)
+            exact, cell = self._exact(here, near), self._cells(here, near)
+            sure = _counts(is_sure, self.sizes)
             for count_PBR, count_BR, shift in zip(
                 counts, self.count_2BR, (-BAND, BAND), strict=True
             ):
-                outranks = np.bincount(cell, exact >= edge[near[0]] + shift, sure.size)
-                more = np.cumsum(sure + outranks.reshape(sure.shape).astype(np.int64), axis=1)
-                count_PBR[:, here, number] = count_BR[here, number] + more.T
-                count_BR[here, number] += more[:, -1]
+                more = sure.copy()
+                np.add.at(more.reshape(-1), cell[exact >= edge[near[1]] + shift], 1)
+                more = np.cumsum(more, axis=0, dtype=counts.dtype)
+                count_PBR[:, here, number] += more
+                count_BR[here, number] += more[-1]
 
     def rise(self, found: Outranked) -> None:
         """Note the best wrong answers at the end of each part of the tile: of equal the first."""
         wrong, score = found.wrong[self.parts, self.own], found.score[self.parts, self.own]
-        if not len(self.here_S):
-            wrong[:], score[:] = self.wrong_B, self.score_B
-            return
-        rows, here, some = self._some(self.highest_S > self.score_B[self.here_S] - ERROR)
-        highest_SP = self.highest_S[rows, None]
-        if len(self.sizes) > 1:
-            parts = some.split(self.sizes, dim=1)
-            highest_SP = np.stack([_highest(one) for one in parts], axis=1)
-        before_SP = np.concatenate([self.score_B[here, None], highest_SP[:, :-1]], axis=1)
-        rises_SP = highest_SP > np.maximum.accumulate(before_SP, axis=1) - 2 * ERROR
-        least = np.where(rises_SP, highest_SP - 2 * ERROR, np.inf).astype(np.float32)
-        if len(self.sizes) > 1:
-            least = np.repeat(least, self.sizes, axis=1)
-        near = _places(_reach(some, least))
-        exact, cell = self._exact(here, near), self._cells(near)
-        best = np.full((len(here), len(self.sizes)), -np.inf)
-        np.maximum.at(best.reshape(-1), cell, exact)
-        is_best = exact >= best.reshape(-1)[cell] - EQUAL
-        cell, firsts = np.unique(cell[is_best], return_index=True)  # columns ascend
-        column = np.zeros(best.shape, np.int64)
-        best.reshape(-1)[cell] = exact[is_best][firsts]
-        column.reshape(-1)[cell] = near[1][is_best][firsts] + self.rows.start
-        for part in range(len(self.sizes)):
-            is_better = best[:, part] > self.score_B[here] + EQUAL
-            self.score_B[here[is_better]] = best[is_better, part]
-            self.wrong_B[here[is_better]] = column[is_better, part]
+        here, scores = self._some(self.highest_PS.max(axis=0) > self.score_B - ERROR)
+        highest_PS = self.highest_PS[:, here]
+        before_PS = np.concatenate([self.score_B[None, here].astype(np.float32), highest_PS[:-1]])
+        # Of a part that may hold a better one, all that may be its best are computed exactly.
+        is_rise = highest_PS > np.maximum.accumulate(before_PS) - 2 * ERROR
+        least = np.where(is_rise, highest_PS - 2 * ERROR, np.inf)
+        near = _places(_reach(scores, least if len(least) == 1 else least[self.part_C]))
+        exact = self._exact(here, near)
+        # The first best of each part and query, n of them, in order of parts.
+        cell_n, number = np.unique(self._cells(here, near), return_inverse=True)
+        best_n = np.full(len(cell_n), -np.inf)
+        np.maximum.at(best_n, number, exact)
+        is_best = exact >= best_n[number] - EQUAL
+        _, firsts = np.unique(number[is_best], return_index=True)  # rows ascend
+        best_n, row_n = exact[is_best][firsts], near[0][is_best][firsts] + self.rows.start
+        part_n, here_n = np.divmod(cell_n, max(1, len(here)))
+        query_n = here[here_n]
+        ends = np.searchsorted(part_n, np.arange(len(self.sizes) + 1))
+        for part, own in enumerate(map(slice, ends[:-1], ends[1:])):
+            is_better = best_n[own] > self.score_B[query_n[own]] + EQUAL
+            query = query_n[own][is_better]
+            self.score_B[query], self.wrong_B[query] = best_n[own][is_better], row_n[own][is_better]
             wrong[part], score[part] = self.wrong_B, self.score_B
 
     def leave_out(self, top: int) -> None:
         """Leave out queries with `top` wrong answers before every right one, if they are many."""
-        counts_SR = self.count_2BR[1, self.query_S - self.own.start]
-        is_open = (np.isfinite(self.edge_QR[self.query_S]) & (counts_SR < top)).any(axis=1)
+        edge_SR = self.edge_QR[self.own][self.here_S]
+        is_open = (np.isfinite(edge_SR) & (self.count_2BR[1, self.here_S] < top)).any(axis=1)
         if is_open.sum() < _OPEN * len(is_open):
-            self.query_S = self.query_S[is_open]
+            self.here_S = self.here_S[is_open]
             self.query_SD = self.query_SD[torch.from_numpy(is_open).to(self.device)]
 
-    def _some(self, wanted_S: Mask) -> tuple[Ids, Ids, Tensor]:
-        """Rows of the scores, their queries by place in the block, and these scores.
+    def _some(self, wanted_S: Mask) -> tuple[Ids, Tensor]:
+        """Columns of the tile, and their scores.
 
         They are those wanted, or all, if a copy of those would cost more than it saves.
         """
-        rows = np.flatnonzero(wanted_S)
-        if len(rows) >= _OPEN * len(wanted_S):
-            return np.arange(len(wanted_S)), self.here_S, self.scores
-        return rows, self.here_S[rows], self.scores[torch.from_numpy(rows).to(self.device)]
+        some = np.flatnonzero(wanted_S)
+        if len(some) >= _COPIED * len(wanted_S):
+            return np.arange(len(wanted_S)), self.scores_CS
+        columns = torch.from_numpy(some).to(self.device)
+        return some, self.scores_CS.index_select(1, columns)
 
-    def _cells(self, near: tuple[Ids, Ids]) -> Ids:
-        """(N,) places of pairs of a row and a column of the tile in a matrix of rows and parts."""
-        return near[0] * len(self.sizes) + np.searchsorted(
-            np.cumsum(self.sizes), near[1], side="right"
-        )
+    def _cells(self, here: Ids, near: tuple[Ids, Ids]) -> Ids:
+        """(N,) places of pairs of a row and a query in a matrix of parts and queries."""
+        return self.part_C[near[0]] * len(here) + near[1]
 
-    def _exact(self, here_S: Ids, near: tuple[Ids, Ids]) -> Scores:
-        """(N,) exact scores of pairs of a query, by its place in `here_S`, and a column."""
-        place, column = near
-        in_crowd = np.bincount(place, minlength=len(here_S)) > _CROWD
+    def _exact(self, here: Ids, near: tuple[Ids, Ids]) -> Scores:
+        """(N,) exact scores of pairs of a row of the tile and a query, by its place in `here`."""
+        row, place = near
+        in_crowd = np.bincount(place, minlength=len(here)) > _CROWD
         is_alone = ~in_crowd[place]
         exact = np.empty(len(place))
-        alone = here_S[place[is_alone]], column[is_alone]
+        alone = here[place[is_alone]], row[is_alone]
         exact[is_alone] = exact_scores(self.query_BD, self.gallery_CD, *alone)
         if in_crowd.any():
-            query = self.query_BD[here_S[in_crowd]].astype(np.float64)
+            query = self.query_BD[here[in_crowd]].astype(np.float64)
             scores = query @ self.gallery_CD.astype(np.float64).T
             number = np.cumsum(in_crowd) - 1
-            exact[~is_alone] = scores[number[place[~is_alone]], column[~is_alone]]
+            exact[~is_alone] = scores[number[place[~is_alone]], row[~is_alone]]
         return exact
 
 
-def product(query_SD: Tensor, gallery_CD: Tensor) -> Tensor:
-    """(S, C) inner products."""
+def product(gallery_CD: Tensor, query_SD: Tensor) -> Tensor:
+    """(C, S) inner products."""
     if query_SD.device.type == "cpu":  # NumPy was 1.2 times as fast as torch
-        return torch.from_numpy(query_SD.numpy() @ gallery_CD.numpy().T)
+        return torch.from_numpy(gallery_CD.numpy() @ query_SD.numpy().T)
     arithmetic = torch.backends.cuda.matmul
     was_allowed, arithmetic.allow_tf32 = arithmetic.allow_tf32, False  # as for training: too coarse
     try:
-        return query_SD @ gallery_CD.T
+        return gallery_CD @ query_SD.T
     finally:
         arithmetic.allow_tf32 = was_allowed
 
@@ -300,33 +293,33 @@ def tiles(ends_M: Ids, most: int) -> Iterator[Tile]:
     yield tile
 
 
-def _highest(scores: Tensor) -> Scores:
-    """(S,) the highest score of each row; -inf without scores."""
-    if not scores.shape[1]:
-        return np.full(len(scores), -np.inf)
-    return scores.amax(dim=1).cpu().numpy().astype(np.float64)
+def _highest(scores_CS: Tensor, sizes: list[int]) -> Vectors:
+    """(P, S) the highest score of each part; -inf without scores."""
+    none = scores_CS.new_full((scores_CS.shape[1],), -torch.inf)
+    parts = [part.amax(dim=0) if len(part) else none for part in scores_CS.split(sizes)]
+    highest: Vectors = torch.stack(parts).cpu().numpy()
+    return highest
 
 
 def _reach(scores: Tensor, edges: np.ndarray) -> Tensor:
-    """(S, C) bool: which scores reach their edges, (S, 1) or (S, C)."""
+    """(C, S) bool: which scores reach their edges, (1, S) or (C, S)."""
     edge = edges.astype(np.float32, copy=False)
     if scores.device.type == "cpu":  # NumPy was 4 times as fast as torch
         return torch.from_numpy(scores.numpy() >= edge)
     return scores >= torch.from_numpy(edge).to(scores.device)
 
 
-def _per_row(is_one: Tensor) -> Ids:
-    """(S,) how many of each row are true."""
-    if is_one.device.type == "cpu":
-        bits = np.packbits(is_one.numpy(), axis=1)
-        counts: Ids = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
-        return counts
-    on_gpu: Ids = is_one.sum(dim=1).cpu().numpy()
-    return on_gpu
+def _counts(is_one: Tensor, sizes: list[int]) -> np.ndarray:
+    """(P, S) how many of each part are true; a tile has few enough rows for 16 bits."""
+    if is_one.device.type == "cpu":  # NumPy was 4 times as fast as torch
+        parts = np.split(is_one.numpy(), np.cumsum(sizes)[:-1])
+        return np.stack([part.sum(axis=0, dtype=np.uint16) for part in parts])
+    counts = torch.stack([part.sum(dim=0) for part in is_one.split(sizes)])
+    return counts.cpu().numpy().astype(np.uint16)
 
 
 def _places(is_one: Tensor) -> tuple[Ids, Ids]:
-    """The rows and columns of what is true."""
+    """The rows and columns of what is true, row by row."""
     if is_one.device.type == "cpu":
         return np.divmod(np.flatnonzero(is_one.numpy()), is_one.shape[1])
     row, column = is_one.nonzero(as_tuple=True)
@@ -350,7 +343,7 @@ def _answers(search: Search) -> Masked:
         is_here = (right_A[own] >= first) & (right_A[own] < end)
         owner, column = owner_A[own][is_here], right_A[own][is_here] - first
         row = np.searchsorted(query_S, owner)
-        places = np.stack([row, column])[:, query_S[row] == owner]
+        places = np.stack([column, row])[:, query_S[row] == owner]
         scores[tuple(torch.from_numpy(places).to(scores.device))] = -torch.inf
 
     return mask
@@ -441,7 +434,7 @@ def _classes(search: ClassSearch) -> Masked:
     class_Q, class_G = (torch.from_numpy(one) for one in (search.class_Q, search.class_G))
 
     def mask(scores: Tensor, query_S: Ids, first: int, end: int) -> None:
-        own, other = class_Q[torch.from_numpy(query_S), None], class_G[first:end]
+        own, other = class_Q[torch.from_numpy(query_S)], class_G[first:end, None]
         scores.masked_fill_(own.to(scores.device) == other.to(scores.device), -torch.inf)
 
     return mask

@@ -1,4 +1,4 @@
-"""--best: the setting with the best metric on the validation split, and only that one."""
+"""--group-by: runs with the same settings are one line; --best: the best of each method."""
 
 from __future__ import annotations
 
@@ -6,14 +6,95 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.eval_rows import read_back
+from support.collected import reported
+from support.eval_rows import current, own_rows, row
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.report import Document, ReportRequest, build
+from vlcpctl.report.report import Document
+from vlcpctl.report.scores import Run
 from vlcpctl.report.write import write_tables
 
 Rows = list[dict[str, Any]]
+
+TWO_BY_TWO = [
+    *(one for seed in (0, 1) for one in sweep(f"low-{seed}", seed=seed, more=2.0 * seed)),
+    *(one for seed in (0, 1) for one in sweep(f"high-{seed}", seed=seed, lr=0.5, more=5.0)),
+]
+
+
+def report(path: Path, rows: Rows, *fields: str, **options: Any) -> Document:
+    return reported(path, rows, group_by=fields, **options)
+
+
+def runs_of(document: Document) -> dict[str, Run]:
+    return {run.name: run for run in document.tracks[0].runs}
+
+
+def test_runs_with_the_same_values_are_one_line_of_their_seeds(tmp_path: Path) -> None:
+    document = report(tmp_path, TWO_BY_TWO, "method,lr")
+    runs = runs_of(document)
+    assert list(runs) == ["ctp, lr=0.1", "ctp, lr=0.5"]
+    assert runs["ctp, lr=0.1"].seeds == (0, 1)
+    assert document.notes[0] == "--group-by method,lr: 4 runs in 2 lines"
+
+
+def test_the_label_names_what_is_not_the_method(tmp_path: Path) -> None:
+    rows = sweep("a", preset="tiny", buffer={"policy": "ring", "size": 9}, hyper={"m": 0.9})
+    fields = ["method,preset", "buffer", "m,ctp.m", "steps"]
+    rows = [one for one in rows for _ in [0]]
+    found = runs_of(report(tmp_path, sweep("b", steps=3) + rows, *fields))
+    assert sorted(found) == [
+        "ctp, preset=none, buffer=none, m=none, ctp.m=none, steps=3",
+        "ctp, preset=tiny, buffer=ring 9, m=0.9, ctp.m=0.9, steps=none",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "field", "runs", "said"),
+    [
+        (TWO_BY_TWO, "method", (), "add lr to --group-by"),
+        (sweep("a") + sweep("b", more=1.0), "method", (), "seed 0; select one of them with --run"),
+        (own_rows(run="old") + sweep("new"), "lr", (), "of run 'old' has no settings: its checkp"),
+        (TWO_BY_TWO, "lrr", (), "did you mean 'lr'"),
+        (TWO_BY_TWO, "a,,b", (), "a field is empty"),
+        (TWO_BY_TWO, "method", ("x",), "--run: unknown run 'x'"),
+    ],
+)
+def test_what_cannot_be_grouped_is_refused(
+    tmp_path: Path, rows: Rows, field: str, runs: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises((BadInput, UsageError), match=said):
+        report(tmp_path, rows, field, runs=runs)
+
+
+def test_a_selected_run_alone_is_grouped(tmp_path: Path) -> None:
+    """Another run has the name of the line."""
+    rows = sweep("a") + sweep("ctp", more=9.0)
+    (run,) = runs_of(report(tmp_path, rows, "method", runs=["a"])).values()
+    assert (run.own["rm"][0, 1, 0], run.seeds) == (60, (0,))
+    assert list(runs_of(report(tmp_path, own_rows(run="old"), "method"))) == ["ctp"]
+
+
+def test_the_model_at_the_start_is_that_of_every_line(tmp_path: Path) -> None:
+    start = current([row(task="coco", task_step=None, step=None, run="clip", checkpoint="S")])
+    start = [one | {"config": None, "method": "imported"} for one in start]
+    rows = [one | {"start": "S"} for one in TWO_BY_TWO]
+    outside = [
+        one | {"task": "coco", "task_step": None, "data": "data of coco"}
+        for one in rows
+        if one["step"] == one["task_step"] == 2
+    ]
+    document = report(tmp_path, [*start, *rows, *outside], "lr")
+    drops = {
+        one.curve.run.name: one.drop
+        for one in document.drops
+        if one.curve.is_guard and one.key == "rm"
+    }
+    assert {run: len(drop.values) for run, drop in drops.items() if drop} == {
+        "lr=0.1": 2,
+        "lr=0.5": 2,
+    }
 
 
 def both(run: str, val: float, test: float, **fields: Any) -> Rows:
@@ -34,16 +115,12 @@ SWEEP = [
 ]
 
 
-def report(path: Path, rows: Rows, **options: Any) -> Document:
-    return build(read_back(path / "r", rows), ReportRequest(**options))
-
-
 def names(document: Document) -> list[tuple[str, str]]:
     return [(track.split, run.name) for track in document.tracks for run in track.runs]
 
 
 def test_the_best_setting_of_each_method_is_reported_on_the_other_split(tmp_path: Path) -> None:
-    document = report(tmp_path, SWEEP, group_by=["method,lr"], best="rm")
+    document = reported(tmp_path, SWEEP, group_by=["method,lr"], best="rm")
     assert names(document) == [
         ("test", "ctp, lr=0.5"),
         ("test", "ewc, lr=0.5"),
@@ -59,14 +136,14 @@ def test_the_best_setting_of_each_method_is_reported_on_the_other_split(tmp_path
 
 def test_lower_is_better_where_the_definition_says_so(tmp_path: Path) -> None:
     """Both lose the same, of which the higher score loses less in percent."""
-    document = report(tmp_path, SWEEP, best="fr_dha")
+    document = reported(tmp_path, SWEEP, best="fr_dha")
     assert names(document) == [("test", "a"), ("test", "d"), ("test", "e")]
     (choice, _) = document.choices
     assert choice.values[0][1] < choice.values[1][1]
 
 
 def test_a_latex_table_says_above_it_what_was_chosen(tmp_path: Path) -> None:
-    document = report(tmp_path, SWEEP, group_by=["method,lr"], best="rm")
+    document = reported(tmp_path, SWEEP, group_by=["method,lr"], best="rm")
     assert write_tables(document, {}, tmp_path / "tex", "latex", force=False)
     text = (tmp_path / "tex/retrieval-forgetting.tex").read_text()
     first = document.choices[0].sentence()
@@ -80,7 +157,7 @@ def test_a_latex_table_says_above_it_what_was_chosen(tmp_path: Path) -> None:
 def test_seeds_of_a_setting_are_averaged_before_it_is_chosen(tmp_path: Path) -> None:
     rows = [*SWEEP, *both("a1", -20.0, 1.0, lr=0.5, seed=1), *both("b1", 2.0, 1.0, lr=0.1, seed=1)]
     rows = [one for one in rows if one["run"] in {"a", "a1", "b", "b1"}]
-    document = report(tmp_path, rows, group_by=["method,lr"], best="rm")
+    document = reported(tmp_path, rows, group_by=["method,lr"], best="rm")
     assert names(document) == [("test", "ctp, lr=0.1")]
 
 
@@ -101,7 +178,7 @@ def test_what_cannot_be_chosen_is_one_error(
     tmp_path: Path, rows: Rows, best: str, error: type[Exception], said: str
 ) -> None:
     with pytest.raises(error) as found:
-        report(tmp_path, rows, best=best)
+        reported(tmp_path, rows, best=best)
     assert said in str(found.value)
     assert "\n" not in str(found.value)
 
@@ -109,6 +186,6 @@ def test_what_cannot_be_chosen_is_one_error(
 def test_two_tracks_need_a_selector(tmp_path: Path) -> None:
     other = [one | {"evaluator": "zeroshot", "protocol": ""} for one in SWEEP]
     with pytest.raises(UsageError, match="run 'a' has it more than once: own_final"):
-        report(tmp_path, SWEEP + other, best="rm")
-    document = report(tmp_path, SWEEP + other, best="rm@evaluator=retrieval")
+        reported(tmp_path, SWEEP + other, best="rm")
+    document = reported(tmp_path, SWEEP + other, best="rm@evaluator=retrieval")
     assert {run for _, run in names(document)} == {"a", "d", "e"}

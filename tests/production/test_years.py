@@ -44,7 +44,7 @@ class Years:
         self.runner = Stub(Path(shutil.copytree(like, root / "like")), is_short=is_short)
         self.head, self.taken, self.deleted = [1], list[int](), set[str]()
         self.inodes: dict[Path, int] = {}
-        self.numbers, self.kills = count(100), 0
+        self.numbers, self.kills = count(1000 * seed), 0  # weeks of another year may be bad
 
     def call(self, wanted: int, *words: object, kill: bool = False) -> None:
         """Run a line; with `kill`, after it was killed at one of the points that it observes."""

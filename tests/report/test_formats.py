@@ -253,8 +253,10 @@ def test_rows_are_grouped_by_checkpoint() -> None:
 
 
 def test_a_metric_that_a_row_lacks_is_a_dash() -> None:
-    rows = [_zeroshot(), {**_zeroshot(), "metrics": {"acc1": 1.0}}]
+    merged = {"gallery": "merged", "task": "merged", "tasks": ["00-a", "01-b"]}
+    rows = [_zeroshot(), {**_zeroshot(**merged), "metrics": {"acc1": 1.0}}]
     (group,) = measured_table(rows).groups
+    assert group.rows[1][0].text == "merged (2 tasks)"
     assert [[cell.text for cell in line[1:]] for line in group.rows] == [
         ["12.35", "50.00", "12.00", "80"],
         ["1.00", "-", "-", "80"],

@@ -303,20 +303,14 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
         names: tuple(padded(one, step, digits) for step, one in enumerate(names))
         for names in merged
     }
-    return [_padded_row(row, digits, tasks) for row in rows]
-
-
-def _padded_row(row: Row, digits: int, merged: Mapping[tuple[str, ...], tuple[str, ...]]) -> Row:
-    if row.gallery == "merged":
-        tasks = merged[row.tasks]
-        return row if tasks == row.tasks else structs.replace(row, tasks=tasks)
-    if row.task_step is None:
-        return row
-    name = padded(row.task, row.task_step, digits)
-    if name == row.task:
-        return row
-    tasks = (name,) if row.tasks == (row.task,) else row.tasks
-    return structs.replace(row, task=name, tasks=tasks)
+    return [
+        structs.replace(row, tasks=tasks[row.tasks])
+        if row.gallery == "merged"
+        else row
+        if row.task_step is None
+        else _named(row, padded(row.task, row.task_step, digits))
+        for row in rows
+    ]
 
 
 def padded(name: str, step: int, digits: int) -> str:

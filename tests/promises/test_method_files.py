@@ -14,7 +14,7 @@ from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.models.imports import preload
-from vlcpctl.testing.battery import TASKS, chain, in_child, kill_at, make_world
+from vlcpctl.testing.battery import TASKS, TrainingWorld, chain, in_child, kill_at
 from vlcpctl.testing.tiny_stream import make_stream
 from vlcpctl.training import request as identity
 from vlcpctl.training.methods import compose
@@ -65,8 +65,7 @@ def test_the_digest_of_the_file_is_part_of_the_run(
     assert f"code of method mine: {loaded.digest}" in told.out
 
 
-def test_a_run_of_built_in_methods_is_what_it_was(tmp_path: Path) -> None:
-    world = make_world(tmp_path)
+def test_a_run_of_built_in_methods_is_what_it_was(world: TrainingWorld, tmp_path: Path) -> None:
     (step, *_) = chain(world, "ctp+ewc", tmp_path / "run")
     assert list(identity.semantic(step, identity.opened(step))) == [
         *("run", "method", "hyper", "settings", "seed", "attempt", "tasks", "previous", "teacher"),
@@ -101,9 +100,8 @@ def test_a_checkpoint_is_used_without_the_file(
 
 
 @pytest.mark.slow
-def test_a_killed_run_resumes_and_refuses_other_code(tmp_path: Path) -> None:
+def test_a_killed_run_resumes_and_refuses_other_code(world: TrainingWorld, tmp_path: Path) -> None:
     registry = MethodRegistry.of([write_method(tmp_path / "mine.py")])
-    world = make_world(tmp_path / "world")
     one, killed = (chain(world, "mine", tmp_path / name, registry=registry) for name in "ab")
     for number in range(TASKS - 1):
         assert in_child(one[number]) == 0

@@ -10,7 +10,7 @@ from support.marks import mostly_slow
 
 from vlcpctl.methods import TABLE
 from vlcpctl.methods.plugins.registry import MethodRegistry
-from vlcpctl.testing.battery import make_world, with_fusion_model
+from vlcpctl.testing.battery import TrainingWorld, with_fusion_model
 from vlcpctl.testing.off import TurnedOff
 
 PLAIN = {"seqf", "joint", "er"}
@@ -30,9 +30,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def of_method(place: Path) -> Callable[[str, str], TurnedOff]:
-    dual = make_world(place / "world")
-    worlds = {"dual": dual, "fusion": with_fusion_model(dual)}
+def of_method(world: TrainingWorld) -> Callable[[str, str], TurnedOff]:
+    worlds = {"dual": world, "fusion": with_fusion_model(world)}
     return lambda name, family: TurnedOff(TABLE[name](), worlds[family], MethodRegistry())
 
 

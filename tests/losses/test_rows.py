@@ -207,7 +207,8 @@ def test_it_is_that_of_open_clip(dtype: torch.dtype, scale: float, bias: float) 
         return [one.detach().to(dtype).requires_grad_() for one in drawn]
 
     ours, theirs = leaves(), leaves()
-    i2t, t2i = contrastive.image_text(*ours[:3], rows=Sigmoid(ours[3]))  # type: ignore[misc]
+    image, text, *of = ours
+    i2t, t2i = contrastive.image_text(image, text, of[0], rows=Sigmoid(of[1]))
     wanted = SigLipLoss()(*theirs)
     torch.testing.assert_close((i2t + t2i) / 2, wanted, rtol=1e-6, atol=1e-6)
     ((i2t + t2i) / 2).backward()

@@ -179,11 +179,11 @@ def _of_peaks(lines: Lines) -> Iterator[str]:
     )
     errors = [errors_of(one) for one in (*lines.head[1:][-_FEW:], lines.made)]
     z = critical_value(len(now), 1 / WEEKS_A_YEAR)
+    fours = [before[at : at + _FEW] for at in range(len(before) - _FEW + 1)]
     for guard, score in now.items():
         means = [
             (sum(one[guard] for one in four) / _FEW, first)
-            for first in range(1, len(before) + 2 - _FEW)
-            for four in [before[first - 1 :][:_FEW]]
+            for first, four in enumerate(fours, 1)
             if all(guard in one for one in four)
         ]
         peak, first = max(means, default=(score, 0))

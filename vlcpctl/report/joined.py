@@ -303,14 +303,15 @@ def numbered_alike(rows: Sequence[Row]) -> list[Row]:
         names: tuple(padded(one, step, digits) for step, one in enumerate(names))
         for names in merged
     }
-    return [
-        structs.replace(row, tasks=tasks[row.tasks])
-        if row.gallery == "merged"
-        else row
-        if row.task_step is None
-        else _named(row, padded(row.task, row.task_step, digits))
-        for row in rows
-    ]
+
+    def alike(row: Row) -> Row:
+        if row.gallery == "merged":
+            return structs.replace(row, tasks=tasks[row.tasks])
+        if row.task_step is None:
+            return row
+        return _named(row, padded(row.task, row.task_step, digits))
+
+    return [alike(row) for row in rows]
 
 
 def padded(name: str, step: int, digits: int) -> str:

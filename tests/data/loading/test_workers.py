@@ -74,19 +74,21 @@ def test_a_killed_worker_is_an_error_of_one_line(
     assert said.endswith("; if memory ran out, use fewer --workers")
 
 
-def test_a_killed_worker_is_one_error_when_its_signal_comes_late(tmp_path: Path) -> None:
+def test_a_killed_worker_is_one_error_when_its_signal_comes_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The connection to a killed worker breaks before the parent gets SIGCHLD.
 
     torch's handler of it raises an error: here the signal comes only while the first is reported.
     """
 
-    def read() -> None:
+    def read() -> None:  # in a process of its own
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         items = read_in_order(Mortal(torch.tensor), range(4), 1)
         next(items)
         (worker,) = multiprocessing.active_children()
         os.waitid(os.P_PID, worker.pid or 0, os.WEXITED | os.WNOWAIT)
-        BaseProcess.is_alive = lambda _: True  # type: ignore[method-assign]  # as torch may find it
+        monkeypatch.setattr(BaseProcess, "is_alive", lambda _: True)  # as torch may find it
         list(items)
 
     assert said_by(read, tmp_path / "said").startswith("a worker process ended (")

@@ -379,3 +379,7 @@ def test_counts_may_end_where_they_no_longer_matter() -> None:
     best = np.full((90, 1), -np.inf)  # no query has a right answer
     found = outranked(search, best, lambda *_: None, CPU, TOP)
     assert not found.counts.any()
+    best[::2] = -1  # every other one has
+    found = outranked(search, best, lambda *_: None, CPU, TOP)
+    assert found.counts[:, 0, ::2].all()
+    assert not found.counts[:, 0, 1::2].any()

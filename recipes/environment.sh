@@ -33,35 +33,26 @@ has_environment() {
   [ -z "${with_dev:-}" ] && [ "$stamp" = "$(stamp_of "$extra")" ]
 }
 
-show_progress() { # a line for each package that pip or uv names
-  sed -uEn 's/^Collecting ([A-Za-z0-9._-]+).*/  \1/p; s/^Installing collected packages.*/  unpacking/p' >&2
-}
-
 install_environment() {
-  local python extras target
+  local python extras target uv=uv
   extras=$(choose_extra)${with_dev:+,dev}
   target=".[$extras]"
   cd "$repository"
   if [ -f .venv/recipe-stamp ] && [ "$(head -n 1 .venv/recipe-stamp)" != "$repository" ]; then
     rm -rf .venv
   fi
+  echo "environment: installing vlcpctl$target into .venv" >&2
+  python=$([ -x .venv/bin/python ] || find_python)
   if uv --version >/dev/null 2>&1; then
-    echo "environment: installing vlcpctl$target into .venv with uv" >&2
-    if [ ! -x .venv/bin/python ]; then
-      python=$(find_python) || return
-      uv venv --quiet --python "$(command -v "$python")" .venv
-    fi
-    uv pip install --python .venv/bin/python -c recipes/constraints.txt -e "$target"
-  else
-    echo "environment: installing vlcpctl$target into .venv with pip" >&2
-    if [ ! -x .venv/bin/python ]; then
-      python=$(find_python) || return
-      "$python" -m venv .venv
-    fi
-    # Modules are compiled when they are first imported: most of the 20,000 never are.
-    .venv/bin/python -m pip install --no-compile --disable-pip-version-check \
-      -c recipes/constraints.txt -e "$target" | show_progress
+    [ -z "$python" ] || uv venv --quiet --python "$(command -v "$python")" .venv
+  else # brought by pip, it takes a quarter of pip's time
+    [ -z "$python" ] || "$python" -m venv .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check uv >&2 || true
+    uv=.venv/bin/uv
   fi
+  # Where only pip's own settings name the package index, pip can install what uv cannot.
+  "$uv" pip install --python .venv/bin/python -c recipes/constraints.txt -e "$target" >&2 ||
+    .venv/bin/python -m pip install --no-compile -c recipes/constraints.txt -e "$target" >&2
   stamp_of "$extras" >.venv/recipe-stamp
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from unittest.mock import Mock
 import pytest
 from support.commands import batch as run_batch
 from support.processes import wait_until
-from support.program import run_program
 
 from vlcpctl.commands import COMMANDS
 from vlcpctl.commands.batch import loads_model
@@ -119,12 +117,6 @@ def test_lines_run_in_order_or_side_by_side(
     assert code != 3 or [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_each_line_prints_what_it_prints_alone(capfd: pytest.CaptureFixture[str]) -> None:
-    together = batch("vlcpctl methods ctp\nmethods ctp\n", "--quiet")
-    assert (together.returncode, together.stderr) == (0, "")
-    assert together.stdout == 2 * run_program(capfd, "methods", "ctp").out
-
-
 def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None:
     sample = f"sample emoji9 --size 16 --limit 2 --groups Flags -o {tmp_path}"
     loud = batch(f"{sample}/a.parquet\n")
@@ -138,17 +130,6 @@ def test_quiet_applies_to_every_line_that_has_the_option(tmp_path: Path) -> None
         f"line 4 ended with code 2: vlcpctl sample nonsense -o {tmp_path}/c.parquet"
     )
     assert (tmp_path / "here").exists()
-
-
-def test_lines_are_counted_and_after_three_the_time_left_is_said(tmp_path: Path) -> None:
-    lines = "".join(f"check write {tmp_path}/{n}\n" for n in range(4))
-    ended = batch(f"# comment\n{lines}wait\ncheck write {tmp_path}/4\n")
-    said = [one.partition("  # ") for one in ended.stderr.splitlines() if one.startswith("[")]
-    assert [one[0] for one in said[:2]] == [
-        f"[{number + 2}] vlcpctl check write {tmp_path}/{number}" for number in (0, 1)
-    ]
-    assert [one[2] for one in said[:3]] == ["1 of 5", "2 of 5", "3 of 5"]
-    assert re.fullmatch(r"4 of 5, about 0\.[0-9] s left", said[3][2])
 
 
 def test_a_line_that_can_start_overtakes_one_that_waits(tmp_path: Path) -> None:
@@ -200,12 +181,6 @@ def test_a_wrong_line_is_refused_before_any_runs(lines: str, said: str) -> None:
     assert said in ended.stderr
 
 
-def test_dry_run_prints_the_lines_and_runs_none(tmp_path: Path) -> None:
-    ended = batch(f"check write '{tmp_path}/a b' # why\nwait\n", "--dry-run")
-    assert ended.stdout == f"vlcpctl check write '{tmp_path}/a b'\nwait\n"
-    assert not list(tmp_path.iterdir())
-
-
 def test_dry_run_is_that_of_each_line_whose_inputs_no_earlier_line_makes(tmp_path: Path) -> None:
     task, run = make_task(tmp_path / "task", 3), tmp_path / "run"
     train = f"train-step {task} --method seqf --preset tiny --model micro -o {run}\n"
@@ -220,14 +195,6 @@ def test_dry_run_is_that_of_each_line_whose_inputs_no_earlier_line_makes(tmp_pat
     assert bad.returncode == 3
     assert "line 2 ended with code 3" in bad.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["task"]
-
-
-@pytest.mark.parametrize("engine", ["snakemake", "sbatch"])
-@pytest.mark.parametrize("line", ["--help", "--version"])
-def test_a_line_without_a_command_runs_on_another_engine(engine: str, line: str) -> None:
-    ended = batch(f"{line}\n", "--to", engine)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert line in ended.stdout
 
 
 @contextmanager

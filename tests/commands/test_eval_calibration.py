@@ -108,12 +108,6 @@ def test_the_rest_of_a_row_is_that_of_the_same_model_without_a_bias(
         }
 
 
-def test_cached_embeddings_give_the_same_bytes(place: Path, tmp_path: Path) -> None:
-    for name, how in (("a", {}), ("b", {"embedding_cache": tmp_path / "cache"})) * 2:
-        evaluated(place, tmp_path / name, gallery="both", force=True, **how)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-
-
 def test_distractors_are_further_wrong_pairs(place: Path, tmp_path: Path) -> None:
     (other,) = (place / "other").glob("[0-9]*")
     alone = evaluated(place, tmp_path / "a", gallery="both")

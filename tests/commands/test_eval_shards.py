@@ -22,7 +22,6 @@ from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.deletion.places import UNFINISHED, Artifact
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
-from vlcpctl.evaluation.evaluator import Session
 from vlcpctl.evaluation.retrieval import protocols
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.files.outputs import Output
@@ -231,21 +230,6 @@ def test_what_was_changed_is_computed_again(
         run(*join, "--shard-index", index)
     run(*join)
     assert made(rows.parent) == whole()
-
-
-def test_a_joining_line_names_the_line_of_a_missing_shard(
-    place: Path,
-    tmp_path: Path,
-    run: Any,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    join = words(place, tmp_path / "rows", "own", "--num-shards", 2)
-    check_refused(run_program(capfd, *join), "eval-retrieval", 3, "--shard-index 0")
-    assert list(tmp_path.iterdir()) == []
-    run(*join, "--shard-index", 0)
-    monkeypatch.delattr(Session, "encoder")  # refused before a model is loaded
-    check_refused(run_program(capfd, *join), "eval-retrieval", 3, "--shard-index 1")
 
 
 def test_shards_of_something_else_are_refused_and_not_dropped(

@@ -15,7 +15,6 @@ import torch
 from PIL import Image
 from support.checkpoints import save_encoder
 from support.class_folders import write_class_folder, write_lines
-from support.commands import buffer
 from support.commands import eval_zeroshot as run
 from support.eval_rows import rows_in
 
@@ -148,9 +147,6 @@ def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path:
         [[f"a photo of a {number}."] for number in range(6)],
     )
     assert every["metrics"] == pytest.approx(expected)
-    (tmp_path / "link").symlink_to(second)
-    (linked,) = evaluate(tmp_path, tmp_path / "c", tmp_path / "link", **how)
-    assert linked["metrics"] == every["metrics"]
     second.rename(tmp_path / "elsewhere")
     second.symlink_to(tmp_path / "elsewhere")
     (in_links,) = evaluate(tmp_path, tmp_path / "d", second, **how)
@@ -161,9 +157,6 @@ def test_a_task_away_from_its_stream_needs_all_tasks(place: Path, tmp_path: Path
     away = [Path(shutil.copytree(task, tmp_path / task.name)) for task in tasks(place)]
     with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
         evaluate(place, tmp_path / "rows", *away[:2])
-    buffer(away[2], tmp_path / "buffer", policy="ring", size="3", quiet=True)
-    with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
-        evaluate(place, tmp_path / "rows", *away[:2], tmp_path / "buffer")
     here = evaluate(place, tmp_path / "a", *tasks(place))
     assert evaluate(place, tmp_path / "b", *away) == here
 
@@ -216,13 +209,12 @@ def test_a_data_set_is_found_by_name(place: Path, tmp_path: Path) -> None:
         evaluate(place, tmp_path / "rows", "food11", data=tmp_path)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
 def test_images_that_cannot_be_decoded_are_counted_and_named(
-    place: Path, tmp_path: Path, workers: int, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folders = [broken_folder(tmp_path / name, count, 8) for name, count in (("a", 2), ("b", 1))]
     both = [place / "run" / "00", place / "run" / "01"]
-    how = {"max_skip": "2", "workers": workers, "checkpoints": both}
+    how = {"max_skip": "2", "workers": 2, "checkpoints": both}
     rows = evaluate(place, tmp_path / "rows", *folders, **how)
     counts = [(row["n_images"], row["n_skipped"]) for row in rows]
     assert counts == [(6, 2), (7, 1), (13, 3)] * 2  # the average counts those left out of all
@@ -251,10 +243,8 @@ def test_imagenet_brings_names_and_templates(tmp_path: Path) -> None:
     [
         ("test/1.tar", None, "1.tar"),
         ("test/0.tar", "", "0.tar"),
-        ("test/nshards.txt", "x", "'x'"),
         ("test/nshards.txt", None, "nshards.txt"),
         ("classnames.txt", "cat\ndog\nbird\n", "number below 3"),
-        ("classnames.txt", "a\n\nb\n", "an empty line"),
         ("classnames.txt", None, "classnames.txt"),
         ("dataset_type.txt", "retrieval", "retrieval"),
         ("zeroshot_classification_templates.txt", "a {}", "{c}"),

@@ -99,26 +99,6 @@ def test_one_run_is_shown_when_asked(run: Run) -> None:
     assert "er  " not in run("both --run ctp").out
 
 
-def test_two_protocols_are_two_sections_with_their_own_metrics(run: Run, place: Path) -> None:
-    other = [
-        one | {"protocol": "multi-modal", "metrics": {"map_1": rm, "map_5": rm + 1, "map_10": rm}}
-        for one in current(own_rows() + merged_rows())
-        for rm in [one["metrics"]["rm"] / 2]
-    ]
-    write_rows(place / "fused", other)
-    first, second = run("rows fused").out.split("retrieval, multi-modal, test split")
-    assert "Forgetting in rm, own galleries" in first
-    assert "map_" not in first
-    assert "Forgetting in map_1, own galleries" in second
-    assert "t2i_r1" not in second
-    facts = json.loads(run("rows fused --json").out)["facts"]
-    found = [one for one in facts if one["protocol"] == "multi-modal"]
-    assert {one["key"] for one in found} == {"map_1", "map_5", "map_10"}
-    (lost,) = [one for one in found if (one["metric"], one["key"]) == ("bwt_gem", "map_1")]
-    assert lost["value"] == -4.5
-    assert run("rows fused --fail-if bwt_gem.map_5:lt:-4").code == 7
-
-
 def test_a_directory_stands_for_the_files_of_rows_below_it(run: Run, place: Path) -> None:
     (place / "runs/.old").mkdir(parents=True)
     (place / "runs/events.ndjson").write_text('{"schema": "other/1"}\n')

@@ -111,8 +111,3 @@ def test_how_many_are_made_at_once_changes_rounding_alone(invert: Callable[..., 
     found = [texts.embeddings(np.arange(11)) for texts in (one, other)]
     np.testing.assert_allclose(*found, rtol=2**-10, atol=1e-4)
     assert list(one.column("second")) == list(other.column("second"))
-
-
-def test_a_mini_batch_larger_than_the_buffer_is_all_of_it(invert: Callable[..., Path]) -> None:
-    found = open_pseudo_texts(invert(images=50))
-    assert found.identity["inversion"]["pairs"] == 9

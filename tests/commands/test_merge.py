@@ -12,17 +12,19 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.eval_rows import rows_in
-from support.production import SETTINGS, write_week
-from support.program import MICRO, TINY, check_refused, run_program
+from support.checkpoints import save_encoder
+from support.program import check_refused, run_program
+from support.training import resnet
 from torch import Tensor, nn
 
 from vlcpctl import Task, load_model
-from vlcpctl.checkpoints.merge_rules import TABLE, Average, Ema, MergeRule, ModelStock, Ties
+from vlcpctl.checkpoints.merge_rules import TABLE, Average, MergeRule, ModelStock, Ties
+from vlcpctl.checkpoints.model_facts import facts_of_encoder
 from vlcpctl.deletion.places import Artifact
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.check import check
-from vlcpctl.models.configuration import PACKAGED
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_task
 
 WEIGHTS = "open_clip_model.safetensors"
@@ -96,10 +98,7 @@ def merge(inputs: Path, run: Run) -> Run:
 @pytest.mark.parametrize(
     ("rule", "more"),
     [
-        (Average(), ()),
         (Average(weights=(1.0, 3.0)), ("--weights", "1,3")),
-        (Ema(), ()),
-        (Ties(), ()),
         (Ties(keep=1.0, scale=0.5), ("--set", "keep=1", "--set", "scale=0.5")),
         (ModelStock(), ()),
     ],
@@ -143,39 +142,6 @@ def test_the_result_is_a_whole_checkpoint_with_its_lineage(
     assert all(made["content"] in shown for made in (one, other, base))
 
 
-def test_it_is_evaluated_and_trained_like_any_other(
-    inputs: Path, tmp_path: Path, merge: Run, run: Run
-) -> None:
-    merged, rows = tmp_path / "merged", tmp_path / "rows.ndjson"
-    merge(merged, "ties")
-    made = read_manifest(merged, "checkpoint")
-    tasks = sorted((inputs / "stream").glob("0*"))
-    run("eval-retrieval", *tasks, "--checkpoint", merged, "-o", rows)
-    found = rows_in(rows)
-    assert {(row["run"], row["method"]) for row in found} == {("merge-ties", "merge-ties")}
-    assert [row["task_step"] for row in found] == [0, 1, 2]
-    assert found[0]["config"]["values"]["rule"] == made["identity"]["rule"]
-    how = ("--method", "ewc", "--preset", "tiny", "--batch-size", 4, "--epochs", 1)
-    later = make_task(tmp_path / "later", 12, first=900)
-    run("train-step", later, "--previous", merged, "-o", tmp_path / "on", *how)
-    trained = read_manifest(tmp_path / "on", "checkpoint")
-    assert trained["parent"] == made["content"]
-    assert "run 'merge-ties', not 'ewc'" in trained["warnings"][0]  # and not of another method
-
-
-@pytest.mark.slow
-def test_update_starts_from_it(tmp_path: Path, merge: Run, run: Run) -> None:
-    merge(tmp_path / "merged", "ties")
-    week, state = write_week(tmp_path / "week.parquet", 1), tmp_path / "prod"
-    run("update", week, "--state", state, "--init", tmp_path / "merged", *SETTINGS)
-    week = state / "current"
-    made = read_manifest(week, "checkpoint")
-    assert made["parent"] == read_manifest(tmp_path / "merged", "checkpoint")["content"]
-    more = ("--rule", "ties", "--base", tmp_path / "merged")
-    run("merge", week, "-o", tmp_path / "on", *more)
-    assert read_manifest(tmp_path / "on", "checkpoint")["start"] == made["start"]
-
-
 def test_a_sweep_is_a_run_for_each_combination(tmp_path: Path, merge: Run) -> None:
     words = ("--set", "keep=0.2,1", "--set", "scale=0.5,1", "--run", "mine", "--json")
     assert len(merge(tmp_path / "sweep", "ties", *words, "--dry-run")) == 4
@@ -190,90 +156,35 @@ def test_a_sweep_is_a_run_for_each_combination(tmp_path: Path, merge: Run) -> No
     assert weights[0] == weights[1]
 
 
-def test_an_average_of_two_lies_between_them_and_its_ends_are_theirs(
-    inputs: Path, tmp_path: Path, merge: Run
-) -> None:
-    words = ("--weights", "1,0", "--weights", "3,1", "--weights", "0,1")
-    made = merge(tmp_path / "w", "average", *words)
-    assert [Path(one).name for one in made] == ["weights-1,0", "weights-3,1", "weights-0,1"]
-    first, second, found = (
-        load_file(place / WEIGHTS) for place in (inputs / "one", inputs / "other", Path(made[1]))
-    )
-    for name, tensor in first.items():
-        torch.testing.assert_close(found[name], 0.75 * tensor + 0.25 * second[name])
-    for path, end in ((made[0], "one"), (made[2], "other")):
-        assert Path(path, WEIGHTS).read_bytes() == (inputs / end / WEIGHTS).read_bytes()
+def built(directory: Path, model: str, **options: Any) -> Path:
+    """A checkpoint of a new model; its own batch norms have seen something else than others."""
+    encoder = encoders.build(model, NewModelOptions(**options))
+    for tensor in encoder.buffers().values():
+        if tensor.is_floating_point():
+            tensor.data += options.get("seed", 0)
+    facts = facts_of_encoder(encoder, directory.name, None)
+    return save_encoder(directory, encoder, directory.name, model=facts)
 
 
-def test_fusion_models_are_averaged_too(inputs: Path, tmp_path: Path, run: Run) -> None:
-    how = ("--preset", "tiny", "--batch-size", 4, "--epochs", 1, "--method", "seqf", "-q")
-    for name in ("first", "second"):
-        words = (inputs / "stream" / "00-part-0", "--model", "albef-micro", "-o", tmp_path / name)
-        run("train-step", *words, "--run", name, *how)
-        how = (*how, "--seed", 1)
-    places = [tmp_path / name for name in ("first", "second", "mean")]
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """New models: `micro`, two that differ from it, two of fusion, and two with batch norms."""
+    root = tmp_path_factory.mktemp("models")
+    built(root / "micro", "micro")
+    built(root / "length", "micro", text_length=9)
+    built(root / "fixed", "micro", temperature="fixed:0.07")
+    for seed in range(2):
+        built(root / f"fusion-{seed}", "albef-micro", seed=seed)
+        built(root / f"resnet-{seed}", resnet(root)["model"], seed=seed)
+    return root
+
+
+def test_fusion_models_are_averaged_too(models: Path, tmp_path: Path, run: Run) -> None:
+    places = [models / "fusion-0", models / "fusion-1", tmp_path / "mean"]
     run("merge", *places[:2], "-o", places[2])
     one, other, found = (load_file(path / "model.safetensors") for path in places)
     mixed = {name: (one[name] + other[name]) / 2 for name in one}
     torch.testing.assert_close(found, mixed, rtol=1e-5, atol=1e-7)
-
-
-def test_a_chain_from_an_imported_model_goes_on_from_an_average_with_it(
-    inputs: Path, tmp_path: Path, run: Run
-) -> None:
-    """WiSE-FT against the model in production: it stays the start of every row."""
-
-    splits = {"train": 12, "test": 4}
-    weeks = [
-        make_task(tmp_path / str(n), name=f"week {n}", stream=f"{n}", splits=splits, first=500 * n)
-        for n in (1, 2)
-    ]
-    start, first, mean, second = (tmp_path / name for name in ("start", "w0", "mean", "w1"))
-    run("import-checkpoint", f"open_clip:micro,{inputs / 'plain' / WEIGHTS}", "-o", start)
-    how = ("--method", "lwf", "--preset", "update", "--run", "production", "--device", "cpu")
-    run("train-step", weeks[0], "--previous", start, "-o", first, *how)
-    run("merge", start, first, "-o", mean, "--run", "production")
-    run("train-step", weeks[1], "--previous", mean, "-o", second, *how)
-    content = read_manifest(start, "checkpoint")["content"]
-    made = [read_manifest(path, "checkpoint") for path in (first, mean, second)]
-    assert [one["start"] for one in made] == [content] * 3
-    assert [(one["step"], one["task_steps"]) for one in made] == [(0, [0]), (0, [0]), (1, [0, 1])]
-    assert [one["model"]["name"] for one in made] == ["micro"] * 3
-
-
-@pytest.fixture(scope="module")
-def resnets(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoints `first` and `second` of two seeds of a model with batch norms."""
-    from support.commands import train_step
-
-    root = tmp_path_factory.mktemp("resnets")
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    (root / "resnet.json").write_text(json.dumps(config))
-    how = {"preset": "tiny", "batch_size": 4, "epochs": 1, "quiet": True}
-    for seed, name in enumerate(("first", "second")):
-        given: dict[str, Any] = {"model": str(root / "resnet.json"), "seed": seed, **how}
-        train_step([inputs / "stream" / "00-part-0"], root / name, "seqf", **given)
-    return root
-
-
-def test_statistics_of_batch_norms_are_not_merged(
-    resnets: Path, tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]
-) -> None:
-    first, second = resnets / "first", resnets / "second"
-    ended = run_program(capfd, "merge", first, second, "-o", tmp_path / "out")
-    check_refused(ended, "merge", 5, second, "--batch-norm-from TASK")
-    (tmp_path / "checks.py").write_text(
-        MAGMAX.replace("needs_base: ClassVar[bool] = True", "least: ClassVar[int] = 2").replace(
-            BODY,
-            "        assert not any('running' in name for name in models[0])\n"
-            "        return {name: tensor.clone() for name, tensor in models[0].items()}\n",
-        )
-    )
-    file = ("--rule", "magmax", "--rule-file", tmp_path / "checks.py")
-    run("merge", first, first, *file, "-o", tmp_path / "same")
-    assert (tmp_path / "same" / WEIGHTS).read_bytes() == (first / WEIGHTS).read_bytes()
 
 
 def naive_statistics(checkpoint: Path, images: Tensor) -> dict[str, Tensor]:
@@ -303,12 +214,12 @@ def naive_statistics(checkpoint: Path, images: Tensor) -> dict[str, Tensor]:
 
 
 def test_statistics_of_batch_norms_are_those_of_a_naive_pass(
-    inputs: Path, resnets: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+    inputs: Path, models: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Over two batches of five images and four, those with the lowest keys."""
     monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._MOST", 9)
     monkeypatch.setattr("vlcpctl.checkpoints.batch_norms._BATCH", 5)
-    first, second = resnets / "first", resnets / "second"
+    first, second = models / "resnet-0", models / "resnet-1"
     task, out = inputs / "stream" / "01-part-1", tmp_path / "out"
     run("merge", first, second, "--batch-norm-from", task, "-o", out)
     content = read_manifest(task, "task")["content"]
@@ -389,27 +300,19 @@ def test_mistakes_in_a_rule_of_a_file_are_one_line(
 
 
 def test_models_and_pairs_that_do_not_fit_are_refused(
-    inputs: Path, resnets: Path, tmp_path: Path, run: Run, capfd: pytest.CaptureFixture[str]
+    models: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for name, more in (
-        ("length", ("--text-length", 9)),
-        ("learned", ("--temperature", "learn:0.07")),
-    ):
-        words = (inputs / "stream" / "00-part-0", "-o", tmp_path / name, *TINY, *MICRO, *more)
-        run("train-step", *words)
-    one, length, norms = (
-        inputs / "one",
-        tmp_path / "length",
-        (resnets / "first", resnets / "second"),
+    micro, length, fixed, *norms = (
+        models / name for name in ("micro", "length", "fixed", "resnet-0", "resnet-1")
     )
     for words, code, word in (
-        ((one, length), 5, "text_cfg.context_length is 9"),
-        ((one, inputs / "other", "--rule", "ties", "--base", length), 5, "context_length"),
-        ((one, tmp_path / "learned"), 5, "--temperature"),
+        ((micro, length), 5, "text_cfg.context_length is 9"),
+        ((micro, fixed, "--rule", "ties", "--base", length), 5, "context_length"),
+        ((micro, fixed), 5, "--temperature"),
+        (norms, 5, "--batch-norm-from TASK"),
         ((*norms, "--batch-norm-from", make_task(tmp_path / "single", 1)), 2, "fewer than two"),
-        ((*norms, "--batch-norm-from", one), 3, "not a task"),
+        ((*norms, "--batch-norm-from", micro), 3, "not a task"),
     ):
-        check_refused(
-            run_program(capfd, "merge", *words, "-o", tmp_path / "o"), "merge", code, word
-        )
+        ended = run_program(capfd, "merge", *words, "-o", tmp_path / "o")
+        check_refused(ended, "merge", code, word)
     assert not (tmp_path / "o").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import re
 from typing import Any, cast
@@ -12,7 +11,6 @@ import pytest
 from support.commands import methods as run
 
 from vlcpctl.commands.methods import bibtex, cited, describe
-from vlcpctl.core import console
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Paper
 from vlcpctl.methods import TABLE
@@ -66,17 +64,6 @@ def test_a_value_says_what_it_depends_on(capsys: pytest.CaptureFixture[str]) -> 
     assert [one["per_step"] for one in methods] == [[], [], ["decay"], []]
     assert describe(TABLE["dha"])["steps_per_task"] == 6090
     assert describe(TABLE["ctp"])["hooks"] == ["before_forward", "loss", "token_loss", "after_step"]
-
-
-def test_a_terminal_gets_lines_that_fit_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    monkeypatch.setattr(screen, "isatty", lambda: True)
-    monkeypatch.setattr(console, "results", lambda: screen)
-    monkeypatch.setenv("COLUMNS", "80")
-    run(["modx"])
-    lines = screen.getvalue().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert any(line.startswith("    Depends on the batch size: ") for line in lines)
 
 
 def test_a_paper_is_cited_with_its_authors_apart() -> None:

@@ -81,14 +81,6 @@ def test_a_row_has_the_angles_of_a_loop_over_both_models(place: Path, tmp_path: 
     assert row["checkpoint"] == "content 1"
 
 
-def test_rows_of_three_checkpoints_and_two_tasks_come_in_order(place: Path, tmp_path: Path) -> None:
-    tasks = sorted((place / "stream").glob("0*"))
-    run(tasks, steps(place, 0, 1, 2), out=tmp_path / "rows", quiet=True)
-    found = [(row["since"]["step"], row["step"], row["task"]) for row in rows_in(tmp_path / "rows")]
-    both = ("00-part-0", "01-part-1")
-    assert found == [(*pair, task) for pair in ((0, 1), (0, 2), (1, 2)) for task in both]
-
-
 def test_tables_go_to_stdout_and_rows_where_they_are_wanted(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -128,6 +128,8 @@ MISTAKES = (
         )
     ),
     (f"{EVALUATE} epoch_30.pt", 3, "import-checkpoint"),
+    (f"{EVALUATE} diverged", 8, "diverged on 00-part-0"),
+    (f"{EVALUATE} plain --checkpoint stream/../plain --save-embeddings out", 2, "named plain"),
     (f"buffer {B} -o out -q --size 6 --policy herding --checkpoint diverged", 8, "diverged"),
     ("buffer stream -o out --size 6", 3, f"{A} {B}"),
     ("buffer buffer -o out --size 6", 3, "give a task"),

@@ -61,14 +61,23 @@ class Place:
         splits = {"train": 12, "test": 4}
         return make_task(self.root / "leaky", splits=splits, pair=lambda one: make_pair(one % 12))
 
-    def after_start(self) -> TrainRequest:
-        """A step after one from an imported model, whose buffer had pairs of another stream."""
-        if not (self.root / "start").exists():
-            import_checkpoint(self.root / "00", self.root / "start", quiet=True)
-        weeks, before = self.stream("weeks"), self.held(self.stream("earlier", 500))
-        first = self.second(tasks=(weeks,), previous=self.root / "start", buffer=before)
-        train_step(replace(first, out=self.root / "week"))
-        return self.second(previous=self.root / "week", buffer=self.held(weeks, before))
+    def after_start(self, name: str) -> TrainRequest:
+        """A step after one from a model whose buffer had pairs of another stream.
+
+        "imported" is not known to have learned any task, "00" has learned one.
+        """
+        if not (self.root / "imported").exists():
+            import_checkpoint(self.root / "00", self.root / "imported", quiet=True)
+        one, two = (self.stream("weeks", 300, tasks=2, number=number) for number in range(2))
+        run, out, before = (
+            f"from {name}",
+            self.root / f"after {name}",
+            self.held(self.stream("earlier", 500)),
+        )
+        first = self.second(run=run, tasks=(one,), previous=self.root / name, buffer=before)
+        train_step(replace(first, out=out))
+        held = self.held(one, before)
+        return self.second(run=run, tasks=(two,), previous=out, buffer=held)
 
 
 @pytest.fixture(scope="module")
@@ -142,12 +151,13 @@ CASES: dict[str, tuple[Callable[[Place], TrainRequest], tuple[str, ...]]] = {
         lambda at: at.second(buffer=at.held(at.task("same", 4, 16))),
         (TWICE, FOREIGN, STALE),
     ),
-    "what a start may have learned": (lambda at: at.after_start(), ()),
+    "what a start may have learned": (lambda at: at.after_start("imported"), ()),
+    "what a start has learned": (lambda at: at.after_start("00"), ()),
     "a buffer of two streams": (
         lambda at: replace(
-            at.after_start(),
+            at.after_start("imported"),
             tasks=(at.stream("third", 900),),
-            buffer=at.held(at.world.tasks[1], at.held(at.stream("weeks"))),
+            buffer=at.held(at.world.tasks[1], at.held(at.stream("weeks", 300, tasks=2))),
         ),
         (FOREIGN,),
     ),

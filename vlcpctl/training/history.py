@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 import numpy as np
@@ -242,6 +242,8 @@ def _of_buffer(
         model = " that --previous was not trained on" if parent else ", but there is no --previous"
         yield f"--buffer contains pairs of {_tasks(len(unknown))}{other}{model}"
     names = dict(zip(learned, parent.task_names, strict=False)) if parent is not None else {}
+    if parent and parent.start:  # what its start had learned may be in the first buffer, unnamed
+        learned = list(dropwhile(lambda one: one not in seen, learned)) or learned
     lacking = [str(names.get(content, content)) for content in learned if content not in seen]
     if lacking and not is_start:
         whose = "its" if len(lacking) == 1 else "their"

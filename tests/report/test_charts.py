@@ -56,7 +56,7 @@ def points(path: ET.Element) -> list[tuple[float, float]]:
 
 def test_a_line_is_at_its_scores_and_its_axes_have_names() -> None:
     svg = lines(A).svg()
-    assert ET.fromstring(svg).findtext("desc") == "a ends at 50"
+    assert ET.fromstring(svg).findtext("desc") == "a: 50 at 1"
     (path,) = found(svg, stroke=ONE.colour, data_run=ONE.number)
     assert points(path) == [(0, 250), (400, 50), (800, 150)]  # from 35 at 300 px to 65 at 0
     assert path.findtext("title") == "a"
@@ -132,7 +132,7 @@ def test_a_line_of_a_loss_is_broken_where_a_value_is_missing() -> None:
     for lowest, bands in ((values, 0), (low, 2)):
         drawn = Line("a", ONE, np.stack([np.arange(5.0), values, lowest, values]))
         svg = loss_chart("loss", "", ("task", ""), (drawn,), (0.0, 4.0)).svg()
-        assert ET.fromstring(svg).findtext("desc") == "a ends at 2"
+        assert ET.fromstring(svg).findtext("desc") == "a: 2 at 4"
         (path,) = found(svg, stroke=ONE.colour)
         assert path.get("d", "").count("M") == 2
         assert [x for x, _ in points(path)] == [0, 80, 240, 320]
@@ -158,7 +158,8 @@ def test_every_chart_is_written_in_three_formats_and_again_with_the_same_bytes(
     one, other = _write(rows, tmp_path / "a"), _write(rows[::-1], tmp_path / "b")
     names = json.loads((one / "figures.json").read_text())["figures"]
     ends = ("curves-one-column", "curves-two-columns", "heat-maps", "tasks")
-    assert [any(name.endswith(end) for name in names) for end in ends] == [True] * 4
+    ends += ("stability-one-column", "stability-two-columns")
+    assert [any(name.endswith(end) for name in names) for end in ends] == [True] * 6
     files = {path.name for path in one.iterdir()} - {"figures.json"}
     assert files == {f"{name}.{form}" for name in names for form in ("pdf", "svg", "png")}
     for name in files:
@@ -178,11 +179,31 @@ def _charts_of(rows: list[Any]) -> list[Any]:
     return [chart for _, chart in _charts(build(rows, ReportRequest()))]
 
 
-def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
-    outside = [
-        row(step=step, task_step=None, task="coco", metrics={"rm": score})
-        for step, score in ((None, 70.0), (0, 69.0), (1, 60.0), (2, 50.0))
-    ]
+def test_a_point_of_a_run_is_what_it_learned_and_the_percentage_that_it_keeps(
+    tmp_path: Path,
+) -> None:
+    joint = own_rows((*[()] * 2, (70.0, 70.0, 70.0)), run="joint", method="joint")
+    rows = [*own_rows(), *own_rows(((60.0,), (60.0, 50.0)), run="all kept"), *joint]
+    (chart,) = (one for one in _charts_of(read_back(tmp_path / "r", rows)) if _is_scatter(one))
+    places = {one.name: one.means[:, 0].tolist() for one in chart.lines}
+    # Of 60 and 40 learned, 40 and 42 are kept.
+    by_hand = [(60 + 40 + 30) / 3, (100 * 40 / 60 + 100 * 42 / 40) / 2]
+    assert places == {"ctp": pytest.approx(by_hand), "all kept": [55, 100]}
+    style = next(one.style for one in chart.lines if one.name == "ctp")
+    (point,) = found(chart.svg(), fill=style.colour, data_run=style.number)
+    unit = 440 / (chart.x_marks[-1] - chart.x_marks[0])
+    x = unit * (by_hand[0] - chart.x_marks[0])
+    assert point.get("transform", "").startswith(f"translate({x:.1f} ")
+    assert point.findtext("title") == "ctp"
+    alone = read_back(tmp_path / "alone", own_rows())
+    assert not any(map(_is_scatter, _charts_of(alone))), "one point is no comparison"
+
+
+def _is_scatter(chart: Any) -> bool:
+    return isinstance(chart, LineChart) and chart.name == "stability"
+
+
+def test_every_measure_of_angles_is_drawn(tmp_path: Path) -> None:
     keys = ("sam_image", "sam_text", "ram_image", "ram_text", "imav_i2t", "imav_t2i")
     spatial = row(
         step=1,
@@ -192,10 +213,8 @@ def test_guards_and_every_measure_of_angles_are_drawn(tmp_path: Path) -> None:
         metrics={f"{key}_mean": 1.0 for key in keys},
         degrees={key: [5, 5] for key in keys},
     )
-    charts = _charts_of(read_back(tmp_path / "r", [*own_rows(), *outside, spatial]))
+    charts = _charts_of(read_back(tmp_path / "r", [*own_rows(), spatial]))
     panels = [one for one in charts if isinstance(one, list)]
-    titles = [one.title for one in charts if not isinstance(one, list)]
-    assert any("R@mean after each step, on coco" in title for title in titles)
     assert len({one[0].name for one in panels}) == len(panels) == len(MEASURES)
 
 

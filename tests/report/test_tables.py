@@ -139,18 +139,6 @@ def test_a_long_run_shows_its_first_and_last_steps(tmp_path: Path) -> None:
     assert max(map(len, styled(table, WIDTH).plain.splitlines())) <= WIDTH
 
 
-def test_of_many_guards_the_largest_drops_are_drawn(tmp_path: Path) -> None:
-    names = [f"set-{number:02d}" for number in range(30)]
-    rows = [
-        *_run("ctp", {name: [60.0 - number] * 3 for number, name in enumerate(names)}),
-        *start_rows(dict.fromkeys(names, 60.0)),
-    ]
-    shown = page(reported(tmp_path, rows))
-    assert "Drawn: the 24 of 30 guards with the largest drops." in shown
-    assert "R@mean after each step, on set-29." in shown
-    assert "R@mean after each step, on set-05." not in shown
-
-
 def test_the_change_against_the_start_is_in_the_table_of_final_scores(tmp_path: Path) -> None:
     names = ("00-smileys", "01-people", "02-animals")
     rows = [*_run("ctp", {}), *start_rows(dict.fromkeys(names, 57.0))]

@@ -205,8 +205,10 @@ class LineChart:
             every = math.ceil(len(x) / self.markers)
             shown = slice(number % every, None, every) if self.markers > 1 else slice(-1, None)
             places = zip(x[shown].tolist(), y[shown].tolist(), strict=True)
-            parts += [_marker(one.style, plot.x(at), plot.y(value)) for at, value in places]
-        ends = "; ".join(f"{one.name} ends at {one.last:.4g}" for one in (*levels, *curves))
+            name = one.name if len(x) == 1 else ""  # its line has no length to point at
+            parts += [_marker(one.style, plot.x(at), plot.y(value), name) for at, value in places]
+        last = ((one, self.x_text(float(one.means[0, -1]))) for one in (*levels, *curves))
+        ends = "; ".join(f"{one.name}: {one.last:.4g} at {x}" for one, x in last)
         axes = _axes(plot, self.x_marks, self.y_marks, self.x_text, self.titles)
         return _svg(plot, self.y_marks, self.titles, (self.title, ends), (*axes, *parts))
 
@@ -448,12 +450,12 @@ def _bands(plot: _Plot, one: Line) -> Iterator[str]:
             yield f"<path{attributes(d=d, data_run=one.style.number, **looks)}/>"
 
 
-def _marker(style: RunStyle, x: float, y: float, scale: float = 0.8) -> str:
+def _marker(style: RunStyle, x: float, y: float, title: str) -> str:
     if style.marker is None:
         return ""
-    at = f"translate({_px(x)} {_px(y)})scale({scale:g})"
-    d = MARKERS[style.marker]
-    return f"<path{attributes(d=d, fill=style.colour, transform=at, data_run=style.number)}/>"
+    at, d = f"translate({_px(x)} {_px(y)})scale(0.8)", MARKERS[style.marker]
+    named = attributes(d=d, fill=style.colour, transform=at, data_run=style.number)
+    return f"<path{named}>{f'<title>{escaped(title)}</title>' if title else ''}</path>"
 
 
 def _svg(

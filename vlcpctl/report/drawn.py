@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from vlcpctl.report.charts import (
 )
 from vlcpctl.report.formats import on_one_line
 from vlcpctl.report.report import Document
-from vlcpctl.report.scores import GROUPS, START, Curve, Run, Track
+from vlcpctl.report.scores import GROUPS, START, Run, Track
 from vlcpctl.report.tables import (
     MOST_SHOWN,
     ordered_runs,
@@ -37,10 +37,7 @@ from vlcpctl.report.tables import (
 
 Styles = Mapping[str, RunStyle]
 
-_MOST_GUARDS = 24  # charts of guards in a track
-_MOST_CURVES = 600  # lines in all of these charts, beyond the first four
 _KEEP = 0.999  # share of the angles that a histogram shows; the tables have the rest
-_LEVEL = "Dashed line without markers"
 
 
 def run_styles(document: Document) -> dict[str, RunStyle]:
@@ -49,22 +46,16 @@ def run_styles(document: Document) -> dict[str, RunStyle]:
     return styles(document.names, {run.name for run in runs if run.group == GROUPS[0]})
 
 
-@dataclass(frozen=True)
-class TrackCharts:
-    """The charts of a track: guards, then the score over the steps, by step and task, per task.
+class TrackCharts(NamedTuple):
+    """The charts of a track: the score over the steps, kept of learned, by step and task, per task.
 
-    `note` says that some guards are not drawn, and is empty otherwise.
+    None is a chart without anything to draw.
     """
 
-    guards: list[LineChart]
-    note: str
     curves: LineChart | None
+    kept: LineChart | None
     heat: GridChart | None
     bars: GridChart | None
-
-    def __iter__(self) -> Iterator[LineChart | GridChart]:
-        yield from self.guards
-        yield from (one for one in (self.curves, self.heat, self.bars) if one is not None)
 
 
 def track_charts(
@@ -73,52 +64,36 @@ def track_charts(
     """The charts of a track in its main metric; matrices have at most `most` steps and tasks."""
     key = document.key(track)
     runs = ordered_runs(track, key)
-    guards, note = data_charts(document.guards(track), key, of)
-    curves = _curves(runs, key, of)
     own = [run for run in runs if run.steps and "own" in run.galleries]
     heat = _heat_maps([run for run in own if not run.final_only], key, of, most)
-    return TrackCharts(guards, note, curves, heat, _bars(own, key, of))
+    return TrackCharts(_curves(runs, key, of), _kept(own, key, of), heat, _bars(own, key, of))
 
 
 def _curves(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
     """The score after each step: on the merged gallery, or the mean over tasks."""
     is_merged = any("merged" in run.galleries for run in runs)
     what = "merged gallery of the tasks so far" if is_merged else "mean over the tasks so far"
-    points = {run.name: [*_points(run, key, is_merged=is_merged)] for run in runs}
     lines = [
-        _line(run.name, of[run.name], points[run.name], is_level=run.final_only)
+        Line(run.name, of[run.name], np.array(points).T, run.final_only)
         for run in runs
-        if points[run.name]
+        if (points := [*_points(run, key, is_merged=is_merged)])
     ]
-    more = [_START_SAID] if any(one[0][0] == START for one in points.values() if one) else []
-    more += (
-        [f"{_LEVEL}: evaluated at the last step only."]
-        if any(one.is_level for one in lines)
-        else []
-    )
-    return _score_chart("curves", key, what, lines, more)
-
-
-_START_SAID = "Start: the model before the first task, on the first task."
-
-
-def _score_chart(
-    name: str, key: str, what: str, lines: Sequence[Line], more: Sequence[str]
-) -> LineChart | None:
-    """A chart of a score after each step; None without lines. `more` are sentences about it."""
     if not lines:
         return None
     measure = on_one_line(key)
     title = f"{measure} after each step, {what}"
-    band = ["Band: lowest to highest seed."] if any(one.has_band for one in lines) else []
-    caption, titles = " ".join([f"{title}.", *band, *more]), ("after step", f"{measure}, {what}")
-    return LineChart(name, title, caption, titles, tuple(lines), **score_axes(lines))
-
-
-def _line(
-    name: str, style: RunStyle, points: Sequence[tuple[float, ...]], *, is_level: bool
-) -> Line:
-    return Line(name, style, np.array(points, np.float64).T, is_level)
+    said = {
+        "Band: lowest to highest seed.": any(one.has_band for one in lines),
+        "Start: the model before the first task, on the first task.": any(
+            one.points[0, 0] == START for one in lines
+        ),
+        "Dashed line without markers: evaluated at the last step only.": any(
+            one.is_level for one in lines
+        ),
+    }
+    caption = " ".join([f"{title}.", *(text for text, is_true in said.items() if is_true)])
+    titles = ("after step", f"{measure}, {what}")
+    return LineChart("curves", title, caption, titles, tuple(lines), **score_axes(lines))
 
 
 def _points(run: Run, key: str, *, is_merged: bool) -> Iterator[tuple[float, ...]]:
@@ -136,50 +111,27 @@ def _points(run: Run, key: str, *, is_merged: bool) -> Iterator[tuple[float, ...
             yield step, found.mean, min(found.values), max(found.values)
 
 
-def data_charts(curves: Sequence[Curve], key: str, of: Styles) -> tuple[list[LineChart], str]:
-    """The scores after each step, a chart for each data set with a line for each run, and a note.
-
-    Of many data sets, those with the largest drops are drawn; the note says so, and is empty
-    otherwise.
-    """
-    by_data: dict[str, list[Curve]] = {}
-    for one in curves:
-        by_data.setdefault(one.data, []).append(one)
-
-    def largest_drop(data: str) -> float:
-        drops = (one.drop(key).drop for one in by_data[data])
-        return max(-math.inf if drop is None else drop.mean for drop in drops)
-
-    runs = max(map(len, by_data.values()), default=1)
-    most = min(_MOST_GUARDS, max(4, _MOST_CURVES // runs))
-    shown = sorted(sorted(by_data, key=lambda data: -largest_drop(data))[:most])
-    charts = (_data_chart(data, by_data[data], of, key) for data in shown)
-    note = f"Drawn: the {len(shown)} of {len(by_data)} guards with the largest drops."
-    return [one for one in charts if one], note if len(by_data) > len(shown) else ""
-
-
-def _data_chart(data: str, curves: Sequence[Curve], of: Styles, key: str) -> LineChart | None:
-    """A baseline that is not the run's start is a level line."""
-    lines: list[Line] = []
-    levels: dict[str, float] = {}
-    for one in curves:
-        scores = [(step, found) for step in one.steps if (found := one.at(step, key)) is not None]
-        points = [(step, at.mean, min(at.values), max(at.values)) for step, at in scores]
-        if points:
-            lines.append(_line(one.run.name, of[one.run.name], points, is_level=False))
-        baseline = one.before(key)
-        if baseline is not None and one.is_apart:
-            levels.setdefault(f"baseline {' and '.join(one.run.of.models)}", baseline.mean)
-    first = min(step for one in curves for step in one.steps)
-    # No run: a baseline is not hidden with one.
-    lines += [
-        _line(name, RunStyle(None, None), [(first, at, at, at)], is_level=True)
-        for name, at in levels.items()
-    ]
-    has_start = any(START in one.steps for one in curves)
-    more = ["Start: the model before the first task."] if has_start else []
-    more += [f"{_LEVEL}: the baseline."] if levels else []
-    return _score_chart(f"guard-{data}", key, f"on {data}", lines, more)
+def _kept(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
+    """A point for each run: what it learned, and what it keeps of it; None of fewer than two."""
+    lines = []
+    for run in runs:
+        learned, lost = run.summary(key, "own_learned"), run.summary(key, "fr_dha")
+        if learned is not None and lost is not None:
+            place = learned.mean, *[100 - lost.mean] * 3
+            lines.append(Line(run.name, of[run.name], np.array([place]).T))
+    if len(lines) < 2:
+        return None
+    places = np.hstack([one.means for one in lines])
+    xs, ys = (ticks(float(one.min()), float(one.max())) for one in places)
+    title = f"Stability against plasticity in {on_one_line(key)}"
+    caption = (
+        f"{title}: a point for each run. Plasticity is own_learned, the score on each task just "
+        "after learning it; stability is 100 - fr_dha, the percentage of that which the last model "
+        "keeps, averaged over the earlier tasks."
+    )
+    titles = (f"plasticity: {on_one_line(key)} just after learning", "stability: percent kept")
+    axes = (xs[0], xs[-1]), xs, ys, "{:g}".format
+    return LineChart("stability", title, caption, titles, tuple(lines), *axes, (440, 300), 1)
 
 
 def _heat_maps(runs: Sequence[Run], key: str, of: Styles, most: int) -> GridChart | None:

@@ -187,12 +187,8 @@ def _track(
     name = on_one_line(key)
     yield _part("heading", track.title)
     yield from (_part("table", one) for one in comparison_tables(track, key))
-    outside = document.outside_tables(track)
-    if charts.guards:  # before the matrices, which are long for many tasks
-        yield _part("heading", f"{name} on guards", 3)
-        yield _part("folding", outside.pop(0))
-        yield from (_part("lines", one) for one in charts.guards)
-        yield _part("about", charts.note)
+    # Before the matrices, which are long for many tasks.
+    yield from (_part("folding", one) for one in document.outside_tables(track))
     if charts.curves and not is_opened:
         yield _part("heading", f"{name} over the steps", 3)
         yield _part("lines", charts.curves)
@@ -200,7 +196,6 @@ def _track(
         yield _part("each_run", charts.curves.panels(), name)
     if track.runs:
         yield from _by_task(document, track, styles, charts)
-    yield from (_part("folding", one) for one in outside)
 
 
 def _by_task(
@@ -208,6 +203,9 @@ def _by_task(
 ) -> Iterator[Markup]:
     key, most = document.key(track), _most(document)
     name, runs = on_one_line(key), ordered_runs(track, key)
+    if charts.kept:
+        yield _part("heading", "Stability against plasticity", 3)
+        yield _part("points", charts.kept)
     yield _part("heading", f"{name} by step and task", 3)
     grids = {one.name: one for one in charts.heat.grids} if charts.heat else {}
     is_small = len(grids) <= _FEW_TABLES

@@ -184,7 +184,8 @@ def _charts(document: Document) -> Iterator[tuple[str, Chart]]:
     styles = run_styles(document)
     for track in document.tracks:
         for chart in track_charts(document, track, styles):
-            yield track.title, chart
+            if chart is not None:
+                yield track.title, chart
     for space in document.spatial_tracks:
         for measure in MEASURES:
             for panels in histograms(space, measure).values():

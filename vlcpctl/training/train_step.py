@@ -169,7 +169,7 @@ def _say_of_long_captions(plan: TrainPlan, encoder: Encoder) -> None:
     ids = encoder.tokenizer(texts)
     padding = encoder.tokenizer([""])[0].mode().values
     full = int(((ids[:, 0] != padding) & (ids[:, -1] != padding)).sum())
-    if full:
+    if 100 * full >= len(texts):
         share = f"about {100 * full / len(texts):.0f} %"
         console.say(
             f"  note: {share} of the captions fill the text length of {ids.shape[1]} tokens; what "

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines with bands, bars, points, and a matrix as a picture.
+"""Charts as inline SVG: lines with bands, bars and points.
 
 Colours are variables of the page's style sheet, so that one chart serves the light and the dark
 scheme and print. A mark of a run has data-run, by which page.js hides and highlights it. What is
@@ -7,11 +7,8 @@ drawn is apart from how: `figures` draws the same charts by matplotlib.
 
 from __future__ import annotations
 
-import base64
 import math
-import struct
 import textwrap
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,7 +42,6 @@ DASHES: tuple[tuple[int, ...], ...] = ((), (7, 3), (2, 3), (9, 3, 2, 3), (14, 4)
 _CHARACTER = 0.62 * 11  # px: wider than most fonts at the size of labels, so that none is cut
 _MOST_X_LABELS = 20
 _LEAST_HEIGHT = 5.0  # points of score
-_INK = (11, 92, 171)  # --heat of the light scheme; style.css brightens pictures in the dark one
 
 
 @dataclass(frozen=True)
@@ -331,32 +327,6 @@ def shade(value: float, highest: float) -> int:
     (5, 0, 10)
     """
     return round(SHADES * min(max(value / highest, 0.0), 1.0))
-
-
-def picture(matrix: Floats, highest: float) -> str:
-    """A (steps, tasks) matrix as the address of a PNG, data and all; NaN is transparent.
-
-    A cell is a pixel: 50 x 50 cells are one kilobyte. As SVG, a hundred such matrices would be 25
-    MB. The numbers themselves are in shaded tables, which sort and wrap, as no picture does.
-    """
-    shades = np.round(SHADES * np.clip(matrix / highest, 0, 1))
-    pixels = np.where(np.isnan(shades), 0, shades + 1).astype(np.uint8)
-    height, width = pixels.shape
-    # A zero is faint, so that its cell is visible.
-    opacities = [round(255 * (0.06 + 0.94 * place / SHADES)) for place in range(SHADES + 1)]
-    lines = np.hstack([np.zeros((height, 1), np.uint8), pixels])  # filter 0: bytes as they are
-    chunks = (
-        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-        (b"PLTE", bytes(_INK) * (SHADES + 2)),
-        (b"tRNS", bytes([0, *opacities])),
-        (b"IDAT", zlib.compress(lines.tobytes(), 9)),
-        (b"IEND", b""),
-    )
-    data = b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(part)) + name + part + struct.pack(">I", zlib.crc32(name + part))
-        for name, part in chunks
-    )
-    return f"data:image/png;base64,{base64.b64encode(data).decode('ascii')}"
 
 
 class _Plot:

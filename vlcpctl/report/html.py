@@ -13,7 +13,7 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from vlcpctl.report.charts import LEVEL_DASH, MARKERS, picture, shade
+from vlcpctl.report.charts import LEVEL_DASH, MARKERS, shade
 from vlcpctl.report.formats import on_one_line, paper_name
 from vlcpctl.report.markup import Markup, attributes, escaped
 from vlcpctl.report.table import Column, TableCell, upper_headings
@@ -59,38 +59,25 @@ def _environment() -> jinja2.Environment:
         "MOST_ROWS": _MOST_ROWS,
         "attributes": attributes,
         "cells": _cells,
-        "heads": _heads,
-        "picture": picture,
+        "head": _head,
         "shaded": _shaded,
         "upper_headings": upper_headings,
     }
     return environment
 
 
-def _heads(columns: Sequence[Column]) -> list[tuple[Column, str, str, str]]:
-    """(column, its name as papers have it, the key that conditions take, what is below) of each.
-
-    The key is empty if it is the name.
-    """
-    found = []
-    for column, after in zip(columns, [*columns[1:], None], strict=True):
-        known = column.is_number and paper_name(column.name) is not None
-        name = on_one_line(column.name) if known else column.name
-        below = after.name if after is not None and after.is_below else ""
-        if not column.is_below:
-            found.append((column, name, column.name if known else "", below))
-    return found
+def _head(column: Column) -> tuple[str, str]:
+    """The name of a column as papers have it, and the key that conditions take if it is another."""
+    if not column.is_number or paper_name(column.name) is None:
+        return column.name, ""
+    return on_one_line(column.name), column.name
 
 
 def _cells(
     row: Sequence[TableCell], columns: Sequence[Column]
-) -> Iterator[tuple[str | None, TableCell, str, bool, str]]:
-    """(classes, cell, text, whether it is code, text below) of each cell of a row."""
-    below = [one.text for one, column in zip(row, columns, strict=True) if column.is_below]
-    after = [one.is_below for one in columns[1:]] + [False]
-    for cell, column, has_below in zip(row, columns, after, strict=True):
-        if column.is_below:
-            continue
+) -> Iterator[tuple[str | None, TableCell, str, bool]]:
+    """(classes, cell, text, whether it is code) of each cell of a row."""
+    for cell, column in zip(row, columns, strict=True):
         marks = {
             "words": not column.is_number,
             "prose": column.name in _PROSE,
@@ -100,10 +87,7 @@ def _cells(
         }
         css = " ".join(name for name, is_set in marks.items() if is_set) or None
         text = cell.text if cell.value is None else cell.text.replace("-", _MINUS)
-        more = below.pop(0) if has_below else ""
-        more = more.replace("-", _MINUS) if column.is_number else more
-        more = "" if more in {cell.text, _MINUS} else more
-        yield css, cell, text, column.name in _CODE, more
+        yield css, cell, text, column.name in _CODE
 
 
 def _shaded(cells: Sequence[TableCell], highest: float) -> Markup:

@@ -14,8 +14,6 @@
     const found = /^[-+]?\d+(\.\d+)?(e[-+]?\d+)?/.exec(text);
     return found ? Number(found[0]) : NaN;
   };
-  // What a cell says, without what is below it.
-  const own = (cell) => (cell && cell.firstChild ? cell.firstChild.textContent : "");
   const heads = (table) => [...(table.tHead ? [...table.tHead.rows].at(-1).cells : [])];
 
   /* Runs */
@@ -34,13 +32,13 @@
   // Rows and groups of rows of a run are hidden with it.
   const tagTables = () => {
     for (const table of all("main table")) {
-      const place = heads(table).findIndex((cell) => own(cell) === "run");
+      const place = heads(table).findIndex((cell) => cell.textContent === "run");
       for (const body of table.tBodies) {
         const group = body.querySelector("th.group");
         const whole = group && byName.get(group.textContent);
         if (whole) body.dataset.run = whole.id;
         for (const row of place < 0 ? [] : body.rows) {
-          const run = byName.get(own(row.cells[place]));
+          const run = byName.get(row.cells[place]?.textContent);
           if (run) row.dataset.run = run.id;
         }
       }

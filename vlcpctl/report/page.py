@@ -6,12 +6,13 @@ The templates say how the parts look; this module selects what is on the page, i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from vlcpctl.core.words import counted
 from vlcpctl.report.angles import MEASURES
 from vlcpctl.report.drawn import Styles, TrackCharts, histograms, run_styles, track_charts
 from vlcpctl.report.forgotten import forgotten_tables
@@ -69,7 +70,6 @@ def page(document: Document) -> str:
         title=TITLE,
         style=source("style.css"),
         script=source("page.js"),
-        about=_about(document),
         verdict=overall(verdicts) if verdicts else "",
         compared=document.compared_with(),
         conditions=verdicts_table(verdicts) if verdicts else None,
@@ -83,74 +83,42 @@ def page(document: Document) -> str:
     )
 
 
-def _about(document: Document) -> str:
-    """Such as "3 runs, 9 steps, 2 seeds each"."""
-    runs = {run.name: run for track in document.tracks for run in track.runs}
-    if not runs:
-        return _counted([len(document.names)], "run")
-    steps = _counted({run.steps for run in runs.values()}, "step")
-    seeds = _counted({len(run.seeds) for run in runs.values()}, "seed")
-    return f"{_counted([len(runs)], 'run')}, {steps}, {seeds} each"
-
-
-def _counted(counts: Iterable[int], noun: str) -> str:
-    """Such as "9 steps" or "1 to 3 seeds"."""
-    low, high = min(counts), max(counts)
-    amount = str(high) if low == high else f"{low} to {high}"
-    return f"{amount} {noun}{'' if high == 1 else 's'}"
-
-
 def opening_sentence(document: Document, track: Track) -> str:
-    """Final scores and losses of the runs that learn in sequence; empty without such a run.
+    """Final scores of the runs that learn in sequence, highest first; empty without such a run.
 
-    A loss is beside what was learned, since a run that learns little has little to forget. The
-    highest score is not said to be better: the tables tell by their bold numbers.
+    What a run lost is beside what it had learned: one that learns little has little to forget.
     """
-    chains = [run for run in track.runs if run.steps and not run.final_only]
     key = document.key(track)
+    chains = [run for run in track.runs if run.steps and not run.final_only]
     is_merged = any("merged" in run.galleries for run in chains)
     name = "merged_final" if is_merged else "own_final"
-    finals = _ranked(chains, key, name)
-    if not finals:
+    finals = {run: found.mean for run in track.runs if (found := run.summary(key, name))}
+    ranked = sorted(finals, key=lambda run: -finals[run])
+    trained = [run for run in ranked if run in chains]
+    if not trained:
         return ""
-    names = list(finals) if len(finals) <= _MOST_NAMED else [*list(finals)[:2], [*finals][-1]]
-    bounds = [run for run in track.runs if run.group == GROUPS[0] and run not in chains]
-    above = _ranked(bounds, key, name)
+    is_many = len(trained) > _MOST_NAMED
+    shown = [*trained[:2], trained[-1]] if is_many else trained
+    shown += [run for run in ranked if run.group == GROUPS[0] and run not in chains]
+    said = "; ".join(f"{fixed(finals[run])} for {run.name}{_lost(run, key)}" for run in shown)
     where = "the merged gallery" if is_merged else "the tasks' own galleries"
-    said = f"is {_scores(finals, names)}"
-    if len(finals) > 1:
-        highest = f"{names[0]}, {fixed(finals[names[0]])}"
-        said = f"is highest for {highest} ({_scores(finals, names[1:])})"
-    against = f", against {_scores(above, list(above))}" if above else ""
-    lost = "".join(_lost([run for one in names for run in chains if run.name == one], key))
-    most = max(run.steps for run in chains)
-    count = f"{most} tasks" if most > 1 else "one task"
-    count = count if len({run.steps for run in chains}) == 1 else f"up to {count}"
-    return f"After {count}, {on_one_line(key)} on {where} {said}{against}{lost}."
+    of = f", the highest and lowest of {len(trained)} runs," if is_many else ""
+    steps = {run.steps for run in chains}
+    after = f"{'up to ' if len(steps) > 1 else ''}{counted(max(steps), 'task')}"
+    return f"After {after}, {on_one_line(key)} on {where}{of} is {said}."
 
 
-def _ranked(runs: Sequence[Run], key: str, name: str) -> dict[str, float]:
-    found = ((run.name, run.summary(key, name)) for run in runs)
-    scores = [(run, spread.mean) for run, spread in found if spread is not None]
-    return dict(sorted(scores, key=lambda one: -one[1]))
-
-
-def _scores(finals: Mapping[str, float], names: Sequence[str]) -> str:
-    return ", ".join(f"{fixed(finals[name])} for {name}" for name in names)
-
-
-def _lost(runs: Iterable[Run], key: str) -> Iterator[str]:
-    """What each run lost on earlier tasks, of what it had learned."""
-    start = "; on earlier tasks, since each was just learned, "
-    for run in runs:
-        earlier, change = run.counted[:-1], run.summary(key, "bwt_gem")
-        scores = run.own[key] if change else ()
-        learned = over_seeds(float(np.mean(seed[1:][earlier, earlier])) for seed in scores)
-        if learned is not None and change is not None:
-            word, of = ("lost", "of") if change.mean <= 0 else ("gained", "on")
-            points = fixed(abs(change.mean))
-            yield f"{start}{run.name} {word} {points} {of} {fixed(learned.mean)}"
-            start = ", "
+def _lost(run: Run, key: str) -> str:
+    """What the run lost on earlier tasks, of what it had learned; empty if that is undefined."""
+    change, earlier = run.summary(key, "bwt_gem"), run.counted[:-1]
+    if change is None:
+        return ""
+    diagonals = (float(np.mean(seed[1:][earlier, earlier])) for seed in run.own[key])
+    learned = over_seeds(diagonals)
+    assert learned is not None  # the change is of the same scores
+    verb, of = ("lost", "of") if change.mean <= 0 else ("gained", "on")
+    points = f"{fixed(abs(change.mean))} {of} {fixed(learned.mean)}"
+    return f", which {verb} {points} learned on earlier tasks"
 
 
 def _run_list(document: Document, styles: Styles) -> Iterator[tuple[Any, ...]]:
@@ -189,11 +157,11 @@ def _track(
     yield from (_part("table", one) for one in comparison_tables(track, key))
     # Before the matrices, which are long for many tasks.
     yield from (_part("folding", one) for one in document.outside_tables(track))
-    if charts.curves and not is_opened:
+    is_many = charts.curves is not None and len(charts.curves.lines) > _FEW_RUNS
+    if charts.curves and (is_many or not is_opened):
         yield _part("heading", f"{name} over the steps", 3)
-        yield _part("lines", charts.curves)
-    if charts.curves and len(charts.curves.lines) > _FEW_RUNS:
-        yield _part("each_run", charts.curves.panels(), name)
+        yield from [] if is_opened else [_part("lines", charts.curves)]
+        yield from [_part("each_run", charts.curves.panels(), name)] if is_many else []
     if track.runs:
         yield from _by_task(document, track, styles, charts)
 
@@ -207,14 +175,11 @@ def _by_task(
         yield _part("heading", "Stability against plasticity", 3)
         yield _part("points", charts.kept)
     yield _part("heading", f"{name} by step and task", 3)
-    grids = {one.name: one for one in charts.heat.grids} if charts.heat else {}
-    is_small = len(grids) <= _FEW_TABLES
-    is_small &= all(len(one.columns) <= _FEW_TASKS for one in grids.values())
-    maps = [
-        (run.name, styles[run.name], grids.get(run.name), matrix_table(run, key, most))
-        for run in sorted(runs, key=lambda run: run.name not in grids)
-        if run.steps
-    ]
+    # Of many runs or tasks, the tables are small and without numbers until they are opened.
+    trained = [run for run in runs if run.steps]
+    is_small = len(trained) <= _FEW_TABLES
+    is_small &= all(len(run.tasks) <= _FEW_TASKS for run in trained)
+    maps = [(run.name, styles[run.name], matrix_table(run, key, most)) for run in trained]
     yield _part("matrices", maps, charts.heat, is_small)
     chart = charts.bars
     if chart and len(chart.grids) <= _FEW_RUNS and len(chart.grids[0].columns) <= _MOST_BARS:

@@ -21,15 +21,13 @@ BOLD = f"bold: better than the rest of its group (Student's t over seeds, {100 *
 class Column:
     """One column.
 
-    Neighbours with the same text in `over` are joined under it, as their upper heading. A page has
-    a column that `is_below` in smaller letters below the column before it.
+    Neighbours with the same text in `over` are joined under it, as their upper heading.
     """
 
     name: str
     is_number: bool = True
     higher_is_better: bool | None = None
     over: str = ""
-    is_below: bool = False
 
     @property
     def title(self) -> str:

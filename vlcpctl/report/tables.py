@@ -169,7 +169,7 @@ def _to_oracle(track: Track, key: str, gallery: str) -> Iterator[_Shown]:
     yield _Shown(Column(name), lambda run: number_cell((gaps[run.name] or [None])[0]), reading)
 
     if any(ends for _, ends in known):
-        interval = Column("95 % interval", is_below=True)
+        interval = Column("95 % interval")
         yield _Shown(interval, lambda run: ends_cell(*(gaps[run.name] or (None, None))[1:]))
 
 
@@ -254,7 +254,7 @@ def _words(runs: Sequence[Run]) -> _Words:
     }
     words: _Words = [(Column("run", is_number=False), {run.name: run.name for run in runs})]
     if any(recipe != name for name, recipe in recipes.items()):
-        words.append((Column("method", is_number=False, is_below=True), recipes))
+        words.append((Column("method", is_number=False), recipes))
     if len({len(run.seeds) for run in runs}) > 1:
         words.append((Column("seeds"), {run.name: str(len(run.seeds)) for run in runs}))
     return words

@@ -95,18 +95,3 @@ def test_a_cache_that_cannot_be_written_is_no_error(tree, tmp_path, monkeypatch)
     monkeypatch.setattr(digests, "_CACHED_FROM", 50)
     monkeypatch.setattr(digests, "_SETTLED_SECONDS", 0)
     assert not list(changed_files(tree, digests_of(tree)))
-
-
-def test_a_digest_comes_from_the_cache_until_the_file_is_touched(tree, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
-    monkeypatch.setattr(digests, "_CACHED_FROM", 50)
-    monkeypatch.setattr(digests, "_SETTLED_SECONDS", -60)
-    path = tree / "b" / "two of three.bin"
-    path.write_bytes(b"2" * 100)
-    first = digests.cached_digest(path)
-    assert first == digests.file_digest(path)
-    monkeypatch.setattr(digests, "file_digest", lambda path: "hashed again")
-    assert digests.cached_digest(path) == first
-    time.sleep(0.02)
-    path.write_bytes(b"3" * 100)
-    assert digests.cached_digest(path) == "hashed again"

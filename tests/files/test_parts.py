@@ -21,7 +21,6 @@ from vlcpctl.files.parts import (
     Parts,
     Result,
     drop_parts,
-    parts_of,
     refuse_parts,
 )
 
@@ -179,8 +178,3 @@ def test_what_is_no_parts_is_neither_refused_nor_dropped(out: Path) -> None:
         refuse_parts(out)
     drop_parts(out)
     assert not Output(out).hidden.exists()
-
-
-def test_options_without_shards_mean_no_parts(out: Path) -> None:
-    assert parts_of(out, None, None, force=True) is None
-    assert parts_of(out, 2, 1, force=False) == Parts(out, 2, 1)

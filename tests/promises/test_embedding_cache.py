@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pytest
 from support.evaluators import EVALUATORS, evaluation
 from support.marks import mostly_slow
@@ -18,49 +19,40 @@ from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
-from vlcpctl.evaluation.embedding_cache import samples_of
 from vlcpctl.testing.tiny_stream import make_pair, make_task
 
 Words = list[object]
 
 
-class Counted:
-    """How many images and texts were embedded."""
+class Counted(Counter[str]):
+    """How many batches of images and texts were embedded."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.images = self.texts = 0
-        each_image, each_text = embedding.image_vectors, embedding.text_vectors
-        all_images = labelled_sets.embed_images
-
-        def count_images(encoder: Any, batches: Any) -> Iterator[np.ndarray]:
-            for found in each_image(encoder, batches):
-                self.images += len(found)
-                yield found
-
-        def count_texts(encoder: Any, batches: Any) -> Iterator[np.ndarray]:
-            for found in each_text(encoder, batches):
-                self.texts += len(found)
-                yield found
-
-        def count_labelled(encoder: Any, batches: Any) -> np.ndarray:
-            found = all_images(encoder, batches)
-            self.images += len(found)
-            return found
-
-        monkeypatch.setattr(embedding, "image_vectors", count_images)
-        monkeypatch.setattr(embedding, "text_vectors", count_texts)
-        monkeypatch.setattr(labelled_sets, "embed_images", count_labelled)
+    def of(self, batches: Iterable[Any], kind: str) -> Iterator[Any]:
+        for batch in batches:
+            self[kind] += 1
+            yield batch
 
     def taken(self) -> tuple[int, int]:
         """The counts since the last call."""
-        found = self.images, self.texts
-        self.images = self.texts = 0
+        found = self["images"], self["texts"]
+        self.clear()
         return found
 
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    return Counted(monkeypatch)
+    counts = Counted()
+
+    def watch(module: ModuleType, name: str, kind: str) -> None:
+        embed = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda encoder, batches: embed(encoder, counts.of(batches, kind))
+        )
+
+    watch(embedding, "image_vectors", "images")
+    watch(embedding, "text_vectors", "texts")
+    watch(labelled_sets, "embed_images", "images")
+    return counts
 
 
 def lines(place: Path) -> dict[str, Words]:
@@ -117,10 +109,8 @@ def test_every_evaluator_reads_what_another_one_stored(
     images, texts = counted.taken()
     assert images
     assert texts
-    assert rows(capfd, line["separate"], "--embedding-cache", cache) == wanted["separate"]
-    assert (
-        rows(capfd, line["spatial-report"], "--embedding-cache", cache) == wanted["spatial-report"]
-    )
+    for name in ("separate", "spatial-report"):
+        assert rows(capfd, line[name], "--embedding-cache", cache) == wanted[name]
     assert counted.taken() == (0, 0)
     assert rows(capfd, line["eval-zeroshot"], "--embedding-cache", cache) == wanted["eval-zeroshot"]
     assert counted.taken()[0] == 0  # only the prompts
@@ -205,39 +195,6 @@ def test_a_cache_that_cannot_be_written_to_is_named_once(
     ended = run_program(capfd, *line, "--embedding-cache", cache)
     assert ended.out == wanted
     assert sum("the embeddings are not kept" in text for text in ended.err.splitlines()) == 1
-
-
-def test_a_file_is_not_a_cache(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path / "file"
-    other.write_text("text")
-    ended = run_program(capfd, *lines(place)["merged"], "--embedding-cache", other)
-    assert ended.code == 2
-    assert "is not a directory" in ended.err
-    assert other.read_text() == "text"
-
-
-def test_forget_deletes_cached_embeddings_of_a_pair(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    place = shutil.copytree(place, tmp_path / "inputs")
-    stream, cache = place / "stream", tmp_path / "cache"
-    line = ["eval-retrieval", stream / "00-part-0", stream / "01-part-1", "-q"]
-    line += ["--checkpoint", place / "plain", "--embedding-cache", cache]
-    rows(capfd, line)
-    key = open_task(stream / "00-part-0").split("test").keys[0]
-    entries = {path.parent for path in files(cache)}
-    before = {entry for entry in entries if key in samples_of(entry)}
-    assert len(before) == 2 < len(entries)  # its image, and its texts
-    ended = run_program(capfd, "forget", "--key", key, "--dry-run", stream, cache, "-q")
-    assert ended.out.count("delete cached-embeddings") == 2
-    assert {path.parent for path in files(cache)} == entries
-    ended = run_program(capfd, "forget", "--key", key, stream, cache, "-q")
-    assert ended.code == 0, ended.err
-    assert {path.parent for path in files(cache)} == entries - before
-    rows(capfd, line)
-    assert not any(key in samples_of(path.parent) for path in files(cache))
 
 
 def test_forget_refuses_a_damaged_file_of_the_cache(

@@ -49,11 +49,6 @@ def test_every_module_starts_with_a_docstring() -> None:
     assert not found
 
 
-def test_file_names_are_specific() -> None:
-    vague = {"utils", "util", "helpers", "common", "misc"}
-    assert not [name_of(path) for path in SOURCES if path.stem in vague]
-
-
 def test_code_and_messages_are_plain_ascii() -> None:
     assert not [f"{place}: {line}" for place, line in lines_of(SOURCES) if not line.isascii()]
 
@@ -96,11 +91,6 @@ def code_lines(path: Path) -> list[str]:
     return [
         line for line in lines if line and not line.startswith(("import ", "from ", "#", '"""'))
     ]
-
-
-def test_every_method_has_a_file_of_its_name() -> None:
-    files = {path.stem for path in (PACKAGE / "methods").glob("*.py")} - {"__init__"}
-    assert files == set(TABLE)
 
 
 def test_every_command_has_a_file_of_its_name() -> None:

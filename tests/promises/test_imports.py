@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.evaluators import EVALUATORS
 
 TORCH = ("torch", "open_clip", "transformers", "timm", "webdataset")
 COMPILER = ("torch._dynamo", "torch._inductor")
@@ -20,6 +21,18 @@ ONE_STEP = ("--method", "seqf", "--preset", "tiny", "--steps", "1", "--model")
 HEAVY = (*TORCH, "numpy", "pyarrow", "PIL", "rich", "pydantic")
 PRINTING = ("--help", "--version", "train-step --help", "methods", "methods ctp", "forget --help")
 
+DRY = [
+    "train-step stream/00-part-0 -o new --method ctp --preset tiny --model micro --dry-run",
+    *(
+        f"{name} stream/00-part-0 -o new --checkpoint plain --checkpoint queued --dry-run"
+        for name in EVALUATORS
+    ),
+]
+REFUSED = {
+    "train-step stream/00-part-0 -o new --method ctp --set ctp.keep_queu=true": 2,
+    "train-step stream/01-part-1 -o new --method er --previous plain --buffer not-there": 3,
+    "import-checkpoint not-there -o new": 3,
+}
 TABLE = [
     ("sample emoji9 -o new --views 1 --size 16 --limit 1", TORCH),
     (SPLIT, (*TORCH, "sympy", "faiss")),
@@ -31,23 +44,24 @@ TABLE = [
     ("eval-retrieval stream/00-part-0 --checkpoint plain -o new", DUAL),
     ("spatial-report stream/00-part-0 --checkpoint plain --checkpoint queued -o new", DUAL),
     ("train-step stream/01-part-1 --previous plain -o new --method seqf --dry-run", TORCH),
+    *((words, (*TORCH, "pydantic")) for words in (*DRY, *REFUSED)),
 ]
-OFTEN = (SPLIT, "check stream/00-part-0", *PRINTING)
+OFTEN = (SPLIT, "check stream/00-part-0", *PRINTING, DRY[0], *[*REFUSED][:1])
 UNUSED = ("vlcpctl.evaluation", "vlcpctl.methods.ctp", "vlcpctl.models.fusion.build")
 STEPS = [("micro", (*DUAL, *UNUSED)), pytest.param("albef-micro", FUSION, marks=pytest.mark.slow)]
 
 
-def _imported(place: Path, words: str) -> set[str]:
-    code = f"""
+def _imported(place: Path, words: str, code: int = 0) -> set[str]:
+    program = f"""
 import atexit, sys
 atexit.register(lambda: print(*sys.modules, file=sys.stderr))
 sys.argv = ["vlcpctl", *{words.split()!r}]
 from vlcpctl.cli import main
 main()
 """
-    command = [sys.executable, "-c", code]
+    command = [sys.executable, "-c", program]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == code, ended.stderr
     return set(ended.stderr.splitlines()[-1].split())
 
 
@@ -61,7 +75,8 @@ main()
 def test_a_command_imports_no_more_than_it_needs(
     words: str, unneeded: tuple[str, ...], place: Path, tmp_path: Path
 ) -> None:
-    found = _imported(place, words.replace(" new", f" {tmp_path / 'new'}"))
+    given = words.replace(" new", f" {tmp_path / 'new'}")
+    found = _imported(place, given, REFUSED.get(words, 0))
     assert sorted(found & set(unneeded)) == []
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -113,22 +110,6 @@ def test_what_only_reads_or_plans_does_not_lock(
         assert run_program(capfd, *words, "--dry-run").code == 0
 
 
-@each_writer
-def test_what_dead_writers_left_is_removed_also_of_another_host(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], writer: str
-) -> None:
-    """With the first run, and with one that finds its output finished."""
-    words, output = [*lines(place)[writer], tmp_path / "out"], Output(tmp_path / "out")
-    for _ in range(1 if writer == "timings" else 2):
-        output.hidden.mkdir()
-        output.lock.touch()
-        (output.hidden / "writing-a-container-1").mkdir()
-        (output.hidden / "writing-a-container-2").touch()
-        ended = run_program(capfd, *words)
-        assert ended.code == 0, ended.err
-        assert_clean(tmp_path, tmp_path / "out")
-
-
 @pytest.mark.parametrize("spawned", [False, True])
 def test_a_killed_writers_child_does_not_keep_the_lock(tmp_path: Path, spawned: bool) -> None:
     """As workers that load data, which outlive a killed parent for seconds."""
@@ -173,20 +154,6 @@ def test_a_lock_excludes_also_while_its_file_comes_and_goes(
     assert [path.name for path in tmp_path.iterdir()] == ["count"]
 
 
-def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
-    opened: list[int] = []
-
-    def open_file() -> int:
-        opened.append(os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT))
-        if len(opened) == 1:
-            (tmp_path / "lock").unlink()  # by its last holder
-        return opened[-1]
-
-    lock = locks.acquire(tmp_path / "lock", open_file, output=tmp_path / "out")
-    assert len(opened) == 2
-    lock.release()
-
-
 def test_a_part_that_ends_leaves_the_lock_to_the_others(tmp_path: Path) -> None:
     output = Output(tmp_path / "out")
     with writer_of(tmp_path / "out", part="0-of-2"):
@@ -204,22 +171,6 @@ def test_a_process_can_lock_again_what_it_has_locked(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_the_file_system_refuses_locks_one_warning_is_printed(
-    place: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    def refuse(_descriptor: int, _kind: int) -> None:
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(locks._State, "has_warned", False)
-    ended = run_program(capfd, *lines(place)["buffer"], tmp_path / "out")
-    assert (ended.code, ended.err.count("does not support locks")) == (0, 1)
-    assert_clean(tmp_path, tmp_path / "out")
-
-
 def test_two_equal_train_steps_do_not_mix(place: Path, tmp_path: Path) -> None:
     words = [*lines(place)["train-step"], tmp_path / "out"]
     # One of them may start so late that it finds the other's result.
@@ -228,25 +179,6 @@ def test_two_equal_train_steps_do_not_mix(place: Path, tmp_path: Path) -> None:
     steps = (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()
     assert len(steps) == 3
     assert_clean(tmp_path, tmp_path / "out")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", ["train-step", "split", "forgetting-report", "eval-retrieval"])
-def test_of_many_races_none_ends_badly(place: Path, tmp_path: Path, writer: str) -> None:
-    """With the same settings: finished, or busy. With other settings: one wins, the other ends."""
-    other = {"split": ["--seed", 1], "train-step": ["--seed", 1], "eval-retrieval": ["--limit", 3]}
-    for number in range(8):
-        out = tmp_path / str(number) / "out"
-        out.parent.mkdir()
-        words = [*lines(place)[writer], out]
-        assert sorted(race(out.parent, words, [*words, "--wait"]))[0] == 0
-        more = other.get(writer, ["--metric", "rm"])
-        again = out.with_name("again")
-        codes = race(out.parent, [*words[:-1], again], [*words[:-1], again, *more, "--wait"])
-        assert sorted(codes) == [0, 4]
-        assert "Traceback" not in logs(out.parent)
-        left = {path.name for path in out.parent.iterdir() if not path.name.startswith("log-")}
-        assert left == {"out", "again"}
 
 
 def test_two_evaluations_lose_no_rows(place: Path, tmp_path: Path) -> None:
@@ -266,40 +198,16 @@ def test_parts_of_one_output_lock_their_own_part(place: Path, tmp_path: Path) ->
 def test_a_part_and_the_whole_exclude_what_they_must(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    out = tmp_path / "out"
-    words = [*lines(place)["distill"], out]
-
-    def ends_with(hold: Callable[[], object], *more: object, held_s: float = 100) -> int:
-        def act(_rank: int) -> None:
-            with hold():  # type: ignore[attr-defined]
-                (tmp_path / "held").touch()
-                time.sleep(held_s)
-
-        pid = start_child(act)
-        wait_until((tmp_path / "held").exists)
-        (tmp_path / "held").unlink()
-        try:
-            return run_program(capfd, *words, *more).code
-        finally:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-
-    part, output = ["--num-shards", 2, "--shard-index", 0], Output(out)
-    assert ends_with(output.locked, *part) == 4
-    assert ends_with(lambda: output.locked("0-of-2")) == 4
-    assert ends_with(lambda: output.locked("0-of-2"), *part) == 4
+    words = [*lines(place)["distill"], tmp_path / "out"]
+    part = ["--num-shards", 2, "--shard-index", 0]
+    for held, more in (("", part), ("0-of-2", []), ("0-of-2", part)):
+        with writer_of(tmp_path / "out", part=held):
+            assert run_program(capfd, *words, *more).code == 4
     # All parts are there then, and joining them waits for the other shard.
-    assert ends_with(lambda: output.locked("1-of-2"), *part, held_s=3) == 0
+    with writer_of(tmp_path / "out", 3, "1-of-2"):
+        assert run_program(capfd, *words, *part).code == 0
     assert run_program(capfd, *words).code == 0
-    assert_clean(tmp_path, out)
-
-
-def test_lines_of_a_batch_lock_for_themselves(place: Path, tmp_path: Path) -> None:
-    words = [str(word) for word in [*lines(place)["sample"], tmp_path / "out"]]
-    text = f"{' '.join(words)}\nwait\n{' '.join(words)}\n"
-    command = [sys.executable, "-m", "vlcpctl", "batch", "-", "--jobs", "2"]
-    ended = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (0, 2 * f"{tmp_path / 'out'}\n"), ended.stderr
+    assert_clean(tmp_path, tmp_path / "out")
 
 
 def test_a_writer_says_who_it_is_in_the_file_it_locks(tmp_path: Path) -> None:

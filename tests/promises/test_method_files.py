@@ -132,30 +132,6 @@ def test_plug_ins_are_known_by_version(
     check_refused(_train(capfd, *words), "train-step", 4, "version was '1.2' and is now '1.3'")
 
 
-def test_methods_and_the_configuration_show_it(
-    stream: list[Path], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    file = write_method(tmp_path / "mine.py")
-    listed = run_program(capfd, "methods", "--method-file", file)
-    assert listed.out.splitlines()[-1].startswith("mine ")
-    assert listed.out.splitlines()[-1].endswith(f"from {file}")
-    shown = run_program(capfd, "methods", "mine", "--method-file", file)
-    assert f"source   {file}\n" in shown.out
-    assert "mine.strength=1.0" in shown.out
-    described = json.loads(
-        run_program(capfd, "methods", "mine", "--method-file", file, "--json").out
-    )
-    assert described["source"]["file"].startswith("sha256:")
-    words = (stream[0], "-o", tmp_path / "00", "--method", "ctp", "--method-file", file)
-    how = ("--preset", "tiny", "--model", "micro", "--batch-size", 4, "--steps", 1, "--dry-run")
-    unused = run_program(capfd, "train-step", *words, *how)
-    assert unused.code == 0
-    assert f"uses nothing of --method-file {file}" in unused.err
-    words = (stream[0], "-o", tmp_path / "00", "--method", "mine", "--method-file", file)
-    values = _train(capfd, *words, "--set", "mine.strength=2", "--print-config").out
-    assert "mine.strength = 2.0  [flag]" in values
-
-
 @pytest.mark.slow
 @pytest.mark.dist
 def test_several_processes_train_it(

@@ -61,17 +61,3 @@ def test_an_input_is_not_replaced(
         ended = run_program(capfd, *words, given)
         check_refused(ended, str(words[0]), 2, "is or contains the input")
     assert tree(place) == before
-
-
-@pytest.mark.parametrize("command", ["inspect", "check"])
-def test_commands_that_read_do_not_rename_files(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: str
-) -> None:
-    (tmp_path / "run").mkdir()
-    (place / "plain").rename(tmp_path / "run" / ".00.new")
-    try:
-        before = tree(tmp_path)
-        assert run_program(capfd, command, tmp_path / "run" / "00").code == 3
-        assert tree(tmp_path) == before
-    finally:
-        (tmp_path / "run" / ".00.new").rename(place / "plain")

@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import read_index, read_keys
 from vlcpctl.evaluation.embedding_cache import EmbeddingCache
-from vlcpctl.evaluation.rank_files import SavedRanks, holds_ranks
+from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files import digests
 from vlcpctl.files.parquet_files import read_columns
-from vlcpctl.inspection.unfinished import _last_rows
 from vlcpctl.methods.plugins.method_file import load_method_file
 from vlcpctl.report.papers import load_paper
 
@@ -39,20 +37,6 @@ def test_a_pipe_is_refused_by_its_name(tmp_path: Path, reader: str) -> None:
     os.mkfifo(pipe)
     with pytest.raises(BadInput, match=r"pipe\.toml: it is not a regular file"):
         READERS[reader](pipe)
-
-
-def test_a_pipe_has_neither_ranks_nor_rows(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    assert not holds_ranks(tmp_path / "pipe")
-    assert _last_rows(tmp_path / "pipe") == ([], None)
-
-
-def test_a_script_in_a_pipe_is_read_from_stdin(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    ended = run_program(capfd, "batch", tmp_path / "pipe")
-    check_refused(ended, "batch", 3, "not a regular file; use - to read from stdin")
 
 
 def test_pipes_in_the_cache_of_digests_are_passed_over(

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.marks import mostly_slow
 from support.program import ProgramResult, check_refused, run_program
 from support.writers import NO_FORCE, WRITERS, lines
 
@@ -19,7 +20,6 @@ Run = Callable[..., ProgramResult]
 NO_OUTPUT = {"batch", "check", "methods", "doctor"}
 IN_PLACE = {"update", "forget"}  # they change what is there; their own tests have such places
 KEEPS_NOTHING = {"junit", "contact sheet"}
-QUICK = ("split", "forgetting-report")  # these and the first two need no model
 SPELLINGS = (
     "on another file system",
     "through a link to another file system",
@@ -102,73 +102,28 @@ def check_place(run: Run, writer: str, words: list[object], out: Path, real: Pat
         assert real.stat().st_ino != inode
 
 
-def check_empty(run: Run, words: list[object], out: Path) -> None:
-    """An empty directory is free for a command that writes a directory, and for no other."""
-    out.mkdir()
-    ended = run(*words, out)
-    if ended.code == 0:
-        assert list(out.iterdir())
-        assert not list(out.parent.glob(f".{out.name}.vlcpctl"))
-    else:
-        check_refused(ended, str(words[0]), 4, "choose another --")
-        assert not list(out.iterdir())
-
-
 def through_a_link(place: Path, tmp_path: Path) -> Path:
     """The inputs by a relative path with a space, through a link."""
     (tmp_path / "in puts").symlink_to(place)
     return Path("../in puts")
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-@pytest.mark.parametrize("writer", ["buffer", "sample"])
+KEPT = [
+    *((writer, spelling) for writer in ("buffer", "sample") for spelling in SPELLINGS),
+    ("split", SPELLINGS[1]),
+    ("forgetting-report", SPELLINGS[1]),
+]
+
+
+@pytest.mark.parametrize(
+    "case", mostly_slow([(one, how) for one in WRITERS for how in SPELLINGS], kept=KEPT), ids=str
+)
 def test_an_output_is_made_where_its_path_leads(
-    place: Path, tmp_path: Path, far: Path, run: Run, writer: str, spelling: str
+    place: Path, tmp_path: Path, far: Path, run: Run, case: tuple[str, str]
 ) -> None:
+    writer, spelling = case
     words = lines(through_a_link(place, tmp_path))[writer]
     check_place(run, writer, words, *spelled(tmp_path, far, spelling))
-
-
-@pytest.mark.parametrize("writer", QUICK)
-def test_an_output_is_made_on_another_file_system(
-    place: Path, tmp_path: Path, far: Path, run: Run, writer: str
-) -> None:
-    words = lines(through_a_link(place, tmp_path))[writer]
-    check_place(run, writer, words, *spelled(tmp_path, far, SPELLINGS[1]))
-    check_empty(run, words, tmp_path / "empty")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", WRITERS)
-def test_every_command_writes_where_every_path_leads(
-    place: Path, tmp_path: Path, far: Path, run: Run, writer: str
-) -> None:
-    words = lines(through_a_link(place, tmp_path))[writer]
-    for number, spelling in enumerate(SPELLINGS):
-        root = tmp_path / str(number)
-        root.mkdir()
-        (root / "-here").mkdir()
-        os.chdir(root / "-here")
-        (root / "in puts").symlink_to(place)
-        check_place(run, writer, words, *spelled(root, far / str(number), spelling))
-    check_empty(run, words, tmp_path / "empty")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("writer", ["buffer", "split"])
-def test_a_mounted_volume_is_written_to_and_not_replaced(
-    place: Path, tmp_path: Path, run: Run, writer: str
-) -> None:
-    volume = tmp_path / "volume"
-    volume.mkdir()
-    if os.geteuid() or os.system(f"mount -t tmpfs none '{volume}' 2>/dev/null"):
-        pytest.skip("this user may not mount a file system")
-    try:
-        words = lines(place)[writer]
-        check_refused(run(*words, volume), writer, 4, f"choose a path in it, such as {volume}/out")
-        check_place(run, writer, words, volume / "out", volume / "out")
-    finally:
-        assert not os.system(f"umount '{volume}'")
 
 
 def test_every_output_of_every_command_is_tried() -> None:

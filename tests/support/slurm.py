@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,6 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
 SchedulerParameters=batch_sched_delay=1,sched_interval=1
-KillWait=5
 SlurmdParameters=config_overrides
 MailProg=/bin/true
 NodeName={host} NodeHostname={host} Port={ports[1]} CPUs=2 RealMemory=64000
@@ -49,35 +48,19 @@ PartitionName=both Nodes={host},localhost MaxTime=INFINITE State=UP
 class Slurm:
     """A running Slurm: partition `main` of one node, and `both` of two nodes on this machine."""
 
-    root: Path
-    node: str  # that of `main`
+    bin: Path  # a folder with Slurm's commands for this Slurm
 
-    @property
-    def bin(self) -> Path:
-        """A folder with Slurm's commands for this Slurm.
-
-        An environment variable would not do: Snakemake's plugin removes all that begin with SLURM_.
-        """
-        return self.root / "bin"
-
-    def ask(self, *words: str) -> str:
+    def ask(self, name: str, *words: str) -> str:
         """What one of Slurm's commands prints."""
-        name, *rest = words
-        return _output([str(self.bin / name), *rest])
+        command = [str(self.bin / name), *words]
+        ended = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        return ended.stdout
 
-    def jobs(self) -> dict[str, tuple[str, str]]:
-        """The name and the state of each job that has not ended, by its number."""
-        lines = self.ask("squeue", "--noheader", "--format=%i %j %T").splitlines()
-        return {number: (name, state) for number, name, state in map(str.split, lines)}
-
-    def wait_until_idle(self, timeout_s: float = 200) -> None:
-        """Wait for all jobs; one that was returned to the queue starts without the delay."""
+    def wait_until_idle(self, timeout_s: float) -> None:
+        """Wait for all jobs."""
         deadline = time.monotonic() + timeout_s
-        while jobs := self.jobs():
+        while jobs := self.ask("squeue", "--noheader"):
             assert time.monotonic() < deadline, jobs
-            for number in jobs:
-                if "Reason=BeginTime" in self.ask("scontrol", "show", "job", number):
-                    self.ask("scontrol", "update", f"JobId={number}", "StartTime=now")
             time.sleep(0.5)
 
 
@@ -109,8 +92,8 @@ def slurm(root: Path) -> Iterator[Slurm]:
         *(_start(root, "slurmd", "-D", "-N", node, "-f", str(configuration)) for node in nodes),
     ]
     try:
-        found = Slurm(root, host)
-        _wait_for_nodes(found)
+        found = Slurm(root / "bin")
+        _wait_for_nodes(found, root)
         yield found
         found.ask("scancel", f"--user={getpass.getuser()}")  # of a test that failed
     finally:
@@ -134,7 +117,7 @@ def _start(root: Path, name: str, *words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([path, *words], stdout=log, stderr=log, start_new_session=True)
 
 
-def _wait_for_nodes(found: Slurm) -> None:
+def _wait_for_nodes(found: Slurm, root: Path) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
@@ -144,9 +127,5 @@ def _wait_for_nodes(found: Slurm) -> None:
         except subprocess.CalledProcessError:
             pass  # not up
         time.sleep(0.2)
-    logs = [path.read_text()[-2000:] for path in found.root.glob("*.log")]
+    logs = [path.read_text()[-2000:] for path in root.glob("*.log")]
     raise AssertionError("Slurm's nodes do not come up\n" + "\n".join(logs))
-
-
-def _output(words: Sequence[str]) -> str:
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout

@@ -113,20 +113,14 @@ def test_a_baseline_from_before_data_were_rewritten_may_have_more_images(tmp_pat
         require_alike([(before, structs.replace(before, n_images=after.n_images))])
 
 
-def test_rows_from_before_and_after_data_were_rewritten_have_one_note(tmp_path: Path) -> None:
-    """Also where runs or seeds differ in it: it is no reason for a note about other data."""
-    fewer = {"data_content": "new", "n_images": 3}
-    rows = [*FULL, *(one | fewer for one in [*_other_seed(), *current(own_rows(run="er"))])]
-    notes = _build(tmp_path, rows).notes
-    assert not [note for note in notes if "data" in note]
-    (note,) = [one for one in notes if "forget" in one]
-    assert "'00-smileys', '01-people', '02-animals'" in note
-
-
-def test_a_step_that_was_not_trained_from_the_one_before_has_a_note(tmp_path: Path) -> None:
-    rows = [one | {"parent": "c0" if one["step"] == 1 else "stranger"} for one in FULL]
-    (note,) = _build(tmp_path, rows).notes
-    assert note == "run 'ctp', seed 0: the model of step 2 was not trained from that of step 1"
+@pytest.mark.parametrize("fields", [{"data_content": "new", "n_images": 3}, AGAIN])
+def test_runs_and_seeds_on_other_samples_have_one_note(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    other = [*_other_seed(), *current(own_rows(run="er"))]
+    other = [one | (fields if one["task_step"] == 0 else {}) for one in other]
+    (note,) = _build(tmp_path, [*FULL, *other]).notes
+    assert "'00-smileys'" in note
 
 
 def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:

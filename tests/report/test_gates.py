@@ -28,7 +28,6 @@ from vlcpctl.report.gates import (
     verdicts_table,
 )
 from vlcpctl.report.intervals import Interval
-from vlcpctl.report.joined import JoinedRows
 from vlcpctl.report.report import Document, Files, ReportRequest, as_line, build
 from vlcpctl.report.scores import Curve, Drop, Spread, Track
 
@@ -227,7 +226,7 @@ def _drop(
     data: str = "coco", before: float | None = 80.0, after: float | None = 70.0, **fields: Any
 ) -> Drop:
     drop = None if before is None or after is None else Spread((before - after,))
-    run = SimpleNamespace(name=fields.get("run", "weekly"), method="", seeds=(), steps=1)
+    run = SimpleNamespace(name=fields.get("run", "weekly"), method="", seeds=(), steps=1, of=None)
     is_guard, track = fields.get("is_guard", True), fields.get("track", RETRIEVAL)
     curve = SimpleNamespace(track=track, run=run, is_guard=is_guard, task=None, images=None)
     return Drop(
@@ -249,7 +248,7 @@ def _judged_drops(
     texts = [conditions] if isinstance(conditions, str) else conditions
     gates = [parse_gate(text, ["rm", "t2i_r1", "acc1"]) for text in texts]
     tracks = [RETRIEVAL, ZEROSHOT]
-    facts = Facts(tracks, lambda track: track.keys[0], JoinedRows([], {}), drops)
+    facts = Facts(tracks, lambda track: track.keys[0], [], drops)
     return judge(gates, facts, PER_REPORT, early_passes=undefined == "pass")
 
 

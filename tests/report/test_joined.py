@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from support.collected import facts_of, reported, scores_on
-from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, read_back, row, start_rows
+from support.eval_rows import NAMES, OWN, current, merged_rows, own_rows, row, start_rows
 
-from vlcpctl.report.joined import joined, number_of, numbered_alike
 from vlcpctl.report.page import page
-from vlcpctl.report.report import ReportRequest, build
 from vlcpctl.report.tables import step_label
 from vlcpctl.report.write import markdown
 
@@ -175,49 +172,15 @@ def test_a_start_with_a_step_has_no_place_in_the_run(tmp_path: Path) -> None:
     assert track.runs[0].name == "ctp"
 
 
-def weekly(step: int, tasks: list[int], digits: int, **fields: Any) -> list[dict[str, Any]]:
-    """Rows of the checkpoint of a week, on its own data and on that of some other weeks."""
-    found = []
-    for task in tasks:
-        about = {"task": f"{task:0{digits}d}-week", "tasks": [f"{task:0{digits}d}-week"]}
-        one = row(step=step, **fields) | {"task_step": task, **about}
-        found += [made | {"data": f"data {task}"} for made in current([one])]
-    return found
-
-
-def merged(step: int, digits: int) -> dict[str, Any]:
-    names = [f"{task:0{digits}d}-week" for task in range(step + 1)]
-    about = {"gallery": "merged", "task": "merged", "tasks": names, "task_step": step}
-    return current([row(step=step) | about])[0] | {"data": "the first weeks"}
-
-
-def run_of(place: Path, rows: list[dict[str, Any]]) -> Any:
-    (track,) = build(read_back(place, rows), ReportRequest(allow_missing=True)).tracks
-    return track.runs[0]
-
-
-@pytest.mark.parametrize("again", [[], [5], [5, 50]], ids=str)
-def test_rows_of_week_50_and_of_week_150_are_joined(tmp_path: Path, again: list[int]) -> None:
-    rows = weekly(50, [5, 50], 2) + weekly(150, [*again, 150], 3)
-    run = run_of(tmp_path / "r", rows)
-    assert [run.tasks[step] for step in (5, 50, 150)] == ["005-week", "050-week", "150-week"]
+def test_names_have_the_number_that_the_last_checkpoint_gave_them(tmp_path: Path) -> None:
+    """In a run of more than a hundred tasks, numbers have three digits."""
+    cells = ((50, 5, "05"), (50, 50, "50"), (150, 50, "050"), (150, 150, "150"))
+    rows = [
+        row(step=step, task_step=task, task=f"{number}-week", data=f"data {task}")
+        for step, task, number in cells
+    ]
+    ((run,),) = (one.runs for one in reported(tmp_path, rows, allow_missing=True).tracks)
+    assert [run.tasks[step] for step in (5, 50, 150)] == ["05-week", "050-week", "150-week"]
     labels = [step_label(run, step) for step in range(len(run.tasks))]
     assert labels == sorted(labels)
     assert (labels[5], labels[6]) == ("005-week", "006 task 6")
-
-
-def test_shorter_runs_and_data_outside_are_left_as_they_are(tmp_path: Path) -> None:
-    few = read_back(tmp_path / "few", weekly(9, [5, 9], 2))
-    assert numbered_alike(few) == few
-    again = [*weekly(150, [5], 3), merged(50, 2), merged(50, 3)]
-    rows = joined(read_back(tmp_path / "again", again)).rows
-    assert [one.tasks[5] for one in rows if one.gallery == "merged"] == ["005-week"], "one row"
-    outside = current([row(step=150, task_step=None, task="05-week", tasks=["05-week"])])
-    found = numbered_alike(read_back(tmp_path / "rows", weekly(150, [5, 150], 3) + outside))
-    assert [one.task for one in found] == ["005-week", "150-week", "05-week"]
-
-
-def test_only_a_number_that_is_the_step_counts() -> None:
-    assert number_of("2024-week", 2024) == "2024"
-    for name in ("2024-week", "5-week", "05", "\u0665\u0665-week", "00000005-week", "-5-week", ""):
-        assert number_of(name, 5) is None

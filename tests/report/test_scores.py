@@ -56,18 +56,12 @@ REPEATED[-1] |= {"tasks": ["a", "b"], "metrics": {"acc1": 1.0}}
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([row(task="x", gallery="mine")], "r:1: gallery is 'mine'"),
+        ([row(task="x", gallery="mine")], "r:1: .*gallery"),
         ([row(task="x", gallery="merged", task_step=None)], "r:1: .*must list its tasks"),
+        ([row(task="x", gallery="merged", task_step=2, tasks=["a"])], "r:1: .*must list its tasks"),
         ([row(task="x", step=10**9)], "r:1: .*.step`"),
         ([row(task="x", task_step=-1)], "r:1: .*.task_step`"),
-        (
-            own_rows() + own_rows(seed=1, method="ewc"),
-            "'ctp' mixes methods or buffers at step 0: ctp, buffer none .*ewc",
-        ),
-        (
-            [*own_rows(), row(step=2, task_step=0, task="00-other")],
-            "task 0 of run 'ctp' is '00-other', but '00-smileys'",
-        ),
+        ([row(step=9999, task_step=9999, task="x")], "run 'ctp' has score matrices of more than"),
         (
             REPEATED,
             "r:2 and .*r:6 are both step 1, task 1 of run 'ctp', seed 0 .merged gallery.; remove",
@@ -121,10 +115,10 @@ def _complaint(path: Path, rows: list[dict[str, Any]], **fields: Any) -> str:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        (own_rows(HOLE), "run 'ctp' seed 0 has no row at (step 1, 00-smileys)"),
+        (own_rows(HOLE), "run 'ctp' seed 0 lacks scores at (step 1, 00-smileys)"),
         (
             own_rows() + own_rows(OWN[:2], seed=1),
-            "seed 1 has no row at (step 2, 00-smileys), (step 2, 01-people)",
+            "seed 1 lacks scores at (step 2, 00-smileys), (step 2, 01-people)",
         ),
         (merged_rows((*MERGED[:2], (45.0, None, 35.0))), "(step 2, merged 0..1)"),
     ],
@@ -143,7 +137,7 @@ def test_a_task_that_no_run_was_evaluated_on_is_left_out_on_request(tmp_path: Pa
     without = tuple((line[0], *(None for _ in line[1:2]), *line[2:]) for line in OWN)
     rows = own_rows(without) + own_rows(without, run="er", checkpoint="e")
     said = _complaint(tmp_path, rows)
-    assert "has no row at (step 1, task 1)" in said
+    assert "lacks scores at (step 1, task 1)" in said
     assert "--allow-missing" in said
     document = reported(tmp_path, rows, allow_missing=True)
     (track,) = document.tracks
@@ -209,13 +203,6 @@ def test_a_thousand_weeks_make_a_report_of_some_megabytes(tmp_path: Path) -> Non
     note = "shows 100 of 1000 steps and 100 of 1000 tasks"
     assert note in (tmp_path / "out/report.html").read_text()
     assert note in (tmp_path / "out/report.md").read_text()
-
-
-def test_matrices_that_would_fill_the_memory_are_refused(tmp_path: Path) -> None:
-    runs = [_row(999, 999, run=f"r{number}") for number in range(250)]
-    found = read_back(tmp_path / "r", runs)
-    with pytest.raises(BadInput, match="250000000 cells of score matrices"):
-        build(found, ReportRequest(allow_missing=True))
 
 
 def test_the_id_of_rows_is_of_all_their_fields_and_of_no_order(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.eval_rows import current, own_rows, row
 from support.sweep_rows import sweep
 
 from vlcpctl.core.errors import BadInput, UsageError
-from vlcpctl.report.report import Document
+from vlcpctl.report.report import Document, summary
 from vlcpctl.report.scores import Run
 from vlcpctl.report.write import write_tables
 
@@ -36,7 +36,8 @@ def test_runs_with_the_same_values_are_one_line_of_their_seeds(tmp_path: Path) -
     runs = runs_of(document)
     assert list(runs) == ["ctp, lr=0.1", "ctp, lr=0.5"]
     assert runs["ctp, lr=0.1"].seeds == (0, 1)
-    assert document.notes[0] == "--group-by method,lr: 4 runs in 2 lines"
+    members = summary(document, {"rows": ""})["groups"]
+    assert members == {"ctp, lr=0.1": ["low-0", "low-1"], "ctp, lr=0.5": ["high-0", "high-1"]}
 
 
 def test_the_label_names_what_is_not_the_method(tmp_path: Path) -> None:
@@ -53,10 +54,10 @@ def test_the_label_names_what_is_not_the_method(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "field", "runs", "said"),
     [
-        (TWO_BY_TWO, "method", (), "add lr to --group-by"),
-        (sweep("a") + sweep("b", more=1.0), "method", (), "seed 0; select one of them with --run"),
-        (own_rows(run="old") + sweep("new"), "lr", (), "of run 'old' has no settings: its checkp"),
-        (TWO_BY_TWO, "lrr", (), "did you mean 'lr'"),
+        (TWO_BY_TWO, "method", (), "differ in lr; add a setting to --group-by"),
+        (sweep("a") + sweep("b", lr=9, seed=1), "method", (), "lr is 0.1 .* or add it to --group-"),
+        (sweep("a") + sweep("b", more=1.0), "method", (), "differ in no setting; .* with --run"),
+        (TWO_BY_TWO, "lrr", (), "no run has a value of 'lrr'"),
         (TWO_BY_TWO, "a,,b", (), "a field is empty"),
         (TWO_BY_TWO, "method", ("x",), "--run: unknown run 'x'"),
     ],

@@ -11,7 +11,7 @@ from support.eval_rows import read_back
 from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files.rows import Row
 from vlcpctl.report.formats import records_csv
-from vlcpctl.report.joined import JoinedRows, lineages
+from vlcpctl.report.joined import lineages
 from vlcpctl.report.report import (
     FIELDS,
     Document,
@@ -27,7 +27,7 @@ from vlcpctl.report.scores import Run, Track, tracks_of
 def collect(rows: Iterable[Row]) -> list[Track]:
     """The tracks of rows that are not joined."""
     rows = list(rows)
-    return tracks_of(rows, lineages(rows, JoinedRows(rows, {}), None))
+    return tracks_of(rows, lineages(rows, {}, None))
 
 
 def reported(

@@ -9,7 +9,16 @@ from copy import copy
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO, TypedDict, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TextIO,
+    TypedDict,
+    TypeVar,
+    get_type_hints,
+)
 
 import msgspec
 from msgspec import NODEFAULT, Meta, Raw, Struct
@@ -120,7 +129,7 @@ class Row(Struct, kw_only=True, eq=False, gc=False):  # an object without cycles
     """What was evaluated: `retrieval`, `zeroshot`, `probe` or `spatial`."""
     protocol: Name = ""
     """Variant of the evaluator, such as `cross-modal` and `multi-modal` of retrieval."""
-    gallery: Name
+    gallery: Literal["own", "merged"]
     """`own`: one task by itself; `merged`: all tasks of the stream up to a step."""
     task: Name
     """Name of the evaluated task or data set; `merged` for a merged gallery."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
@@ -18,7 +18,7 @@ FIELDS = {
     "counts": ("a column", "evaluate them again"),
     "checkpoint": ("a step of one run", "give each its own run name"),
     "seed": ("a checkpoint", "remove the copied rows"),
-    "config": ("a mean over seeds", "give each its own run name"),
+    "config": ("a mean over seeds", "give each its own run name, or add it to --group-by"),
 }
 _SHOWN = 3  # differences named in a message, and names in one
 
@@ -257,9 +257,21 @@ _OF_BASELINE = (
 )
 
 
-def row_notes(rows: Sequence[Row]) -> list[str]:
-    """Notes about rows that can be compared, but with care."""
-    return [*_data_notes(_of_curves(rows)), *_chain_notes(firsts(rows, "model_part"))]
+def data_notes(rows: Sequence[Row]) -> list[str]:
+    """A note on tasks of which some rows were evaluated on other samples than others.
+
+    Rows of one run and seed cannot differ in them; runs, seeds and starts can.
+    """
+    known: dict[tuple[Any, ...], set[tuple[str, str | None]]] = {}
+    for row in firsts(rows, "data_part"):
+        if row.gallery == "own":
+            subject = *track_key(row), row.task, row.tasks
+            known.setdefault(subject, set()).add((row.data, row.data_content))
+    names = sorted({repr(task) for (*_, task, _), found in known.items() if len(found) > 1})
+    if not names:
+        return []
+    listed = some_names(names, _SHOWN)
+    return [f"rows of {listed} are not all of the same samples: compare them with care"]
 
 
 def _of_curves(rows: Iterable[Row]) -> list[Row]:
@@ -268,62 +280,3 @@ def _of_curves(rows: Iterable[Row]) -> list[Row]:
     for row in rows:
         found.setdefault((row.run, row.seed, row.data_part), row)
     return list(found.values())
-
-
-def _data_notes(rows: Sequence[Row]) -> Iterator[str]:
-    """Runs whose seeds, tasks whose runs, and data of which rows are of different samples."""
-    by_seed: dict[tuple[Hashable, ...], dict[str, int]] = {}
-    by_run: dict[tuple[Hashable, ...], dict[str, set[str]]] = {}
-    contents: dict[tuple[Hashable, str], dict[str | None, str]] = {}
-    for row in rows:
-        track = track_key(row)
-        seeds = by_seed.setdefault((track, row.run, row.gallery, _column(row)), {})
-        seeds.setdefault(row.data, row.seed)
-        contents.setdefault((track, row.data), {}).setdefault(row.data_content, row.task)
-        if row.gallery == "own":
-            of_task = by_run.setdefault((track, row.tasks, row.task), {})
-            of_task.setdefault(row.run, set()).add(row.data)
-    unlike = {str(key[1]) for key, found in by_seed.items() if len(set(found.values())) > 1}
-    if unlike:
-        yield (
-            f"the seeds of {_listed('run', unlike)} were evaluated on different data; their "
-            "standard deviation includes the difference"
-        )
-    tasks = {
-        str(key[2])
-        for key, of_runs in by_run.items()
-        if any(not one & other for one in of_runs.values() for other in of_runs.values())
-    }
-    if tasks:
-        listed = _listed("task", tasks)
-        yield f"the data of {listed} are not the same in all runs: compare them with care"
-    rewritten = {next(iter(found.values())) for found in contents.values() if len(found) > 1}
-    if rewritten:
-        yield (
-            f"some rows of {_listed('task', rewritten)} were evaluated before 'vlcpctl forget' "
-            "removed pairs, others after it: compare them with care"
-        )
-
-
-def _chain_notes(rows: Iterable[Row]) -> list[str]:
-    """Steps that were not trained from the step before them."""
-    made: dict[tuple[str, int, int], str] = {}
-    parents: dict[tuple[str, int, int], str] = {}
-    for row in rows:
-        if row.step is not None:
-            made[row.run, row.seed, row.step] = row.checkpoint
-            if row.parent is not None:
-                parents[row.run, row.seed, row.step] = row.parent
-    broken = [
-        f"run {run!r}, seed {seed}: the model of step {step} was not trained from that of step "
-        f"{step - 1}"
-        for (run, seed, step), parent in sorted(parents.items())
-        if made.get((run, seed, step - 1), parent) != parent
-    ]
-    return broken[:_SHOWN]
-
-
-def _listed(kind: str, found: Collection[str]) -> str:
-    """Such as "run 'a'", or "runs 'a', 'b'"."""
-    names = some_names([repr(name) for name in sorted(found)], _SHOWN)
-    return f"{kind}{'' if len(found) == 1 else 's'} {names}"

@@ -25,8 +25,8 @@ from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import SpatialTrack
 from vlcpctl.report.comparable import setting_of, setting_text
 from vlcpctl.report.intervals import Interval
-from vlcpctl.report.joined import JoinedRows
 from vlcpctl.report.scores import (
+    BASE,
     FEWEST_IMAGES,
     START,
     Against,
@@ -257,30 +257,26 @@ class Fact:
 class Facts:
     """The facts of a report. Scores stay in matrices: a fact is made when it is selected.
 
-    `key` gives the main metric of a track, which counts where a metric names none; `joined` has the
-    rows that the tracks were made of, and `untrained` the names of models not trained on a stream
-    that the runs are compared with.
+    `key` gives the main metric of a track, which counts where a metric names none, and `rows` are
+    those that the tracks were made of.
     """
 
     def __init__(
         self,
         tracks: Sequence[Track],
         key: Callable[[Track], str],
-        joined: JoinedRows,
+        rows: Sequence[Row],
         drops: Sequence[Drop] = (),
         spatial: Sequence[SpatialTrack] = (),
-        *,
-        untrained: frozenset[str] = frozenset(),
     ) -> None:
         self._tracks, self._key, self._drops, self._spatial = tracks, key, drops, spatial
-        self._starts, self._untrained = joined.starts, untrained
-        self._joined = joined.rows
+        self._every_row = rows
 
     @cached_property
     def _last(self) -> dict[str, int]:
         """The last step of each run that has any row."""
         found: dict[str, int] = {}
-        for row in self._joined:
+        for row in self._every_row:
             found[row.run] = max(step_of(row), found.get(row.run, START))
         return found
 
@@ -288,7 +284,7 @@ class Facts:
     def _rows(self) -> dict[str, list[Row]]:
         """The rows of each run that record its settings, one for each checkpoint and evaluation."""
         found: dict[str, dict[object, Row]] = {}
-        for row in self._joined:
+        for row in self._every_row:
             if row.config is not None and row.step is not None:
                 about = row.step, row.evaluator, row.protocol, row.split, row.task, id(row.config)
                 found.setdefault(row.run, {}).setdefault(about, row)
@@ -359,7 +355,7 @@ class Facts:
                 every = track.every if gallery == "any" else track.runs_with(gallery)
                 for run in every:
                     # Or a model that it starts from is wanted: there may be many others.
-                    names = (run.name, *self._starts.get(run.name, ()))
+                    names = (run.name, *run.of.starts)
                     if any(fnmatchcase(name, wanted.get("run", "*")) for name in names):
                         yield track, run, key
 
@@ -378,7 +374,8 @@ class Facts:
                 "gallery": "own",
                 "seeds": of.seeds,
                 "undefined": _LACKS_ROWS if value is None else None,
-                "is_start": of.steps == 0 and of.name in self._untrained,
+                # An untrained model of --baseline.
+                "is_start": of.steps == 0 and of.of.base == BASE and not of.of.is_compared,
                 **more,
             },
         )
@@ -449,7 +446,7 @@ class Facts:
 
     def _models_at_start(self, run: Run) -> list[str]:
         """The one model that all seeds start from, if it is no run itself."""
-        names = self._starts.get(run.name, ())
+        names = run.of.starts
         return [name for name in names if len(names) == 1 and name not in self._last]
 
     def _of_tasks(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:

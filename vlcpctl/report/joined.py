@@ -2,8 +2,7 @@
 
 Rows of a run are written at different times. An early checkpoint does not record which data will
 be tasks of the stream later, nor does the model that the run started from. Data are matched
-by their content id. Names of tasks start with the step, with two digits in a run's first hundred
-tasks and three in later ones; here they get as many digits in every row, so that they sort.
+by their content id.
 """
 
 from __future__ import annotations
@@ -19,10 +18,18 @@ from msgspec import structs
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
-from vlcpctl.report.scores import BASE, START, Lineage, grouped, is_outside, is_upper_bound, step_of
+from vlcpctl.report.scores import (
+    BASE,
+    START,
+    Lineage,
+    grouped,
+    is_outside,
+    is_upper_bound,
+    step_of,
+    track_key,
+)
 
 Chain = tuple[str, int]  # the run and seed
-_USUAL = 2  # digits of a task's number
 _DIGITS = 6  # of a content id that tells data of one name apart
 _PREFIX = re.compile(r"[0-9a-f]{6,}")
 _MOST_SHOWN = 200  # characters of an unknown name
@@ -152,7 +159,7 @@ def joined(
             f"--baseline: {baseline.text} has no rows on the own gallery of any data; "
             "evaluate it on the data to compare"
         )
-    named = numbered_alike(_with_one_name([*found, *of_baseline], len(found)))
+    named = _with_own_names([*found, *of_baseline], len(found))
     return JoinedRows(
         distinct(named[: len(found)], allow_mixed),
         {run: tuple(sorted(models)) for run, models in names.items()},
@@ -231,10 +238,12 @@ def _since_start(row: Row, since: EarlierCheckpoint, chains: Mapping[str, set[Ch
     return structs.replace(row, since=replace(since, run=row.run, step=None))
 
 
-def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
+def _with_own_names(rows: Sequence[Row], first: int) -> list[Row]:
     """The rows, with one name for data outside the stream that have several, and no other's.
 
-    The `first` of the rows are of other checkpoints than the rest, whatever their runs.
+    The `first` of the rows are of other checkpoints than the rest, whatever their runs. Data of one
+    name that no checkpoint was evaluated on together may be one data set that was changed, which is
+    an error elsewhere.
     """
     names: dict[str, str] = {}
     data: dict[str, set[str]] = {}  # by name
@@ -248,9 +257,12 @@ def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
     if all(row.task == names[row.data] and len(data[row.task]) == 1 for row in outside):
         return list(rows)
     named = [_named(row, names[row.data]) if is_outside(row) else row for row in rows]
-    taken = set(names.values())  # others cannot be the name of two
-    alike = [[row for row in part if row.task in taken] for part in (named[:first], named[first:])]
-    shared = set[str]().union(*map(_with_name_of_another, alike))
+    ids: dict[object, set[str]] = {}  # by checkpoint and name
+    for number, row in enumerate(named):
+        if row.gallery == "own":
+            of_model = number < first, row.run, row.seed, row.step, *track_key(row)
+            ids.setdefault((*of_model, row.task, row.tasks), set()).add(row.data)
+    shared = {one for found in ids.values() if len(found) > 1 for one in found}
     return [
         _named(row, f"{row.task} ({row.data[:_DIGITS]})")
         if row.data in shared and is_outside(row)
@@ -259,86 +271,10 @@ def _with_one_name(rows: Sequence[Row], first: int) -> list[Row]:
     ]
 
 
-def _with_name_of_another(rows: Iterable[Row]) -> set[str]:
-    """The data outside the stream with the name of other data, evaluated on the same checkpoint.
-
-    Data of one name that no checkpoint was evaluated on together may be one data set that was
-    changed, which is an error elsewhere.
-    """
-    found: dict[object, dict[str, bool]] = {}  # for each id, whether it is outside
-    for row in rows:
-        if row.gallery == "own":
-            since = row.since and (row.since.run, row.since.step)
-            of_model = row.run, row.seed, row.step, row.evaluator, row.protocol, row.map_variant
-            searched = row.gallery_checkpoint and row.searched
-            subject = *of_model, row.split, row.task, row.tasks, since, searched
-            found.setdefault(subject, {})[row.data] = row.task_step is None
-    return {
-        data
-        for ids in found.values()
-        if len(ids) > 1
-        for data, is_outside_ in ids.items()
-        if is_outside_
-    }
-
-
-def numbered_alike(rows: Sequence[Row]) -> list[Row]:
-    """The rows, with the longest number of any task's name as the length of all.
-
-    Names that do not start with their step are left as they are.
-    """
-    named = set[tuple[int, str]]()
-    merged = set[tuple[str, ...]]()
-    for row in firsts(rows, "data_part"):
-        if row.gallery == "merged":
-            merged.add(row.tasks)
-        elif row.task_step is not None:
-            named.add((row.task_step, row.task))
-    named.update(pair for names in merged for pair in enumerate(names))
-    numbers = (number_of(name, step) for step, name in named)
-    digits = max((len(number) for number in numbers if number is not None), default=_USUAL)
-    if digits <= _USUAL:
-        return list(rows)
-    tasks = {
-        names: tuple(padded(one, step, digits) for step, one in enumerate(names))
-        for names in merged
-    }
-
-    def alike(row: Row) -> Row:
-        if row.gallery == "merged":
-            return structs.replace(row, tasks=tasks[row.tasks])
-        if row.task_step is None:
-            return row
-        return _named(row, padded(row.task, row.task_step, digits))
-
-    return [alike(row) for row in rows]
-
-
-def padded(name: str, step: int, digits: int) -> str:
-    """The name with its number padded to this many digits, if it starts with its step.
-
-    >>> padded("05-week", 5, 3), padded("week", 5, 3), padded("2024-week", 5, 3)
-    ('005-week', 'week', '2024-week')
-    """
-    number = number_of(name, step)
-    return name if number is None else number.rjust(digits, "0") + name[len(number) :]
-
-
-def number_of(name: str, step: int) -> str | None:
-    """The digits with which a name starts, if they are its step and a dash follows; else None.
-
-    >>> number_of("05-week", 5), number_of("05-week", 6), number_of("5 weeks", 5)
-    ('05', None, None)
-    """
-    number, dash, _ = name.partition("-")
-    is_step = dash and number.isascii() and number.isdigit() and int(number[:20]) == step
-    return number if is_step and _USUAL <= len(number) <= 4 else None
-
-
 def lineages(
-    rows: Iterable[Row], found: JoinedRows, baseline: Baseline | None
+    rows: Iterable[Row], starts: Mapping[str, tuple[str, ...]], baseline: Baseline | None
 ) -> dict[str, Lineage]:
-    """Where each run of the rows is, and what it is compared with.
+    """Where each run of the rows is, and what it is compared with; `starts` as in JoinedRows.
 
     The baseline itself is not compared, nor, without one, models that other runs start from or
     untrained ones.
@@ -351,7 +287,7 @@ def lineages(
         steps = sorted({START, *map(step_of, members)})
         last, before = steps[-1], steps[-2:][0]
         models = {(row.seed, row.checkpoint) for row in members if step_of(row) == last}
-        starts = found.starts.get(name, ())
+        begins = starts.get(name, ())
         unknown = None
         if baseline is not None:
             base, named = BASE, (baseline.text,)
@@ -360,8 +296,8 @@ def lineages(
             if not any(row.step is None for row in members):
                 is_known = any(row.start for row in members)
                 unknown = _NOT_EVALUATED if is_known else _NO_START
-            base, named = START, starts or (() if unknown else ("start",))
+            base, named = START, begins or (() if unknown else ("start",))
             is_start = any(checkpoint in begun for _, checkpoint in models)
             is_compared = last != START and not (unknown and is_start)
-        of_runs[name] = Lineage(last, before, base, starts, named, unknown, is_compared)
+        of_runs[name] = Lineage(last, before, base, begins, named, unknown, is_compared)
     return of_runs

@@ -25,7 +25,7 @@ from vlcpctl.files.rows import PART_OF, Row, firsts
 from vlcpctl.metrics.chance import PER_REPORT
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_tracks
-from vlcpctl.report.comparable import parse_fields, require_alike, require_comparable, row_notes
+from vlcpctl.report.comparable import data_notes, parse_fields, require_alike, require_comparable
 from vlcpctl.report.facts import Facts
 from vlcpctl.report.formats import csv_text, number_text, records_csv
 from vlcpctl.report.gates import POLICIES, Gate, Verdict, judge, parse_gate, verdicts_table
@@ -64,7 +64,6 @@ from vlcpctl.report.sweep import (
     Choice,
     Grouped,
     best_settings,
-    group_notes,
     grouped_by,
     parse_group_by,
 )
@@ -275,7 +274,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     allowed, fields = parse_fields(request.allow_mixed), parse_group_by(request.group_by)
     usual = _usual(rows)
     baseline = None if request.baseline is None else find_baseline(request.baseline, usual)
-    groups = grouped_by(usual, fields, request.runs, allowed)
+    groups = grouped_by(usual, fields, request.runs)
     found = joined(groups.rows, groups.runs, allowed, baseline)
     chosen = _selected(found.rows, groups.runs)
     mixed = require_comparable(chosen, allowed)
@@ -315,11 +314,10 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         tracks,
         request,
         (
-            *group_notes(groups, fields),
             *(choice.sentence() for choice in choices),
             *mixed,
             *score_notes(tracks),
-            *row_notes(chosen),
+            *data_notes(chosen),
             *unused_note(rolled, rows),
             *(cards.notes if cards else ()),
         ),
@@ -339,10 +337,9 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     facts = Facts(
         tracks,
         document.key,
-        replace(found, rows=chosen),
+        chosen,
         [*document.drops, *document.losses],
         spatial,
-        untrained=_untrained(chosen, baseline),
     )
     papers = (load_paper(name, keys) for name in dict.fromkeys(request.tables))
     early_passes = request.undefined == "pass"
@@ -396,7 +393,7 @@ def _selected(rows: list[Row], runs: Sequence[str]) -> list[Row]:
 def _tracks(
     rows: Sequence[Row], found: JoinedRows, baseline: Baseline | None, request: ReportRequest
 ) -> tuple[Track, ...]:
-    of = lineages(rows, found, baseline)
+    of = lineages(rows, found.starts, baseline)
     tracks = tracks_of(rows, of, request.guards, found.baseline)
     known = {key for track in tracks for key in track.keys}
     if request.metric is not None and request.metric not in known:
@@ -494,15 +491,6 @@ def _with_forgotten(
         document,
         forgotten=replace(found, tallies=(*lost, *found.tallies)),
         notes=tuple(dict.fromkeys((*document.notes, *intervals.notes, *found.notes))),
-    )
-
-
-def _untrained(rows: Iterable[Row], baseline: Baseline | None) -> frozenset[str]:
-    """The names of the baseline if it is an untrained model: conditions are about the runs."""
-    if baseline is None:
-        return frozenset()
-    return frozenset(
-        row.run for row in rows if row.step is None and row.checkpoint == baseline.of(row.seed)
     )
 
 

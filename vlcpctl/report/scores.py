@@ -44,9 +44,9 @@ START = -1  # the step of a model not yet trained on the stream
 BASE = -2  # that of a baseline that is not the model at the start: step + 1 is the last row
 BOUND, FREE, BUFFER = GROUPS = ("Joint training (upper bound)", "Memory free", "Memory buffer")
 FEWEST_IMAGES = 50  # of an earlier task that is judged by itself
-# What one report can hold, so that a row of a late step does not fill the memory. A run of 1000
-# tasks with ten metrics, its merged galleries included, takes a tenth of it.
-MOST_CELLS = 2 * 10**8
+# Of the scores of a run, so that a row of a late step does not fill the memory. A run of 1000 tasks
+# with ten metrics takes a tenth of it.
+MOST_CELLS = 10**8
 _SHOWN = 6  # cells named in a message before "and N more"
 _WHO: dict[Against, str] = {
     "baseline": "its baseline",
@@ -159,11 +159,8 @@ class Run:
     rows: Mapping[Cell, Row] = field(repr=False)
     of: Lineage
     unmeasured: frozenset[int] = frozenset()  # tasks that no last model was evaluated on
-    # Made once: tables, charts and facts show the same summaries, of the same matrices.
+    # Made once: tables, charts and facts show the same summaries.
     summaries: dict[tuple[str, str], Spread | None] = field(
-        init=False, default_factory=dict, repr=False
-    )
-    counted_scores: dict[tuple[str, str], list[Matrix]] = field(
         init=False, default_factory=dict, repr=False
     )
 
@@ -269,14 +266,11 @@ class Run:
             return list(self.merged[key][:, : self.steps])
         if gallery == "outside":
             return list(self._last_outside(key))
-        if (key, gallery) not in self.counted_scores:
-            steps = self.counted if gallery == "own" else [START, *self.counted]
-            columns = [*self.counted, *range(self.steps, len(self.tasks))]
-            places = np.ix_([step + 1 for step in steps], columns)
-            # In C order, on which the last digit of a sum depends.
-            found = [np.ascontiguousarray(seed[places]) for seed in self.own[key]]
-            self.counted_scores[key, gallery] = found
-        return self.counted_scores[key, gallery]
+        steps = self.counted if gallery == "own" else [START, *self.counted]
+        columns = [*self.counted, *range(self.steps, len(self.tasks))]
+        places = np.ix_([step + 1 for step in steps], columns)
+        # In C order, on which the last digit of a sum depends.
+        return [np.ascontiguousarray(seed[places]) for seed in self.own[key]]
 
     def _last_outside(self, key: str) -> Matrix:
         """(S, 1, sets) of the last model, on data outside that have the metric, but averages."""
@@ -535,7 +529,9 @@ def tracks_of(
     found = []
     for (key, members), of_track in zip(tracks.items(), names, strict=True):
         keys = tuple(dict.fromkeys(chain.from_iterable(_names(members))))
-        rows_of = _runs(members, len(keys))
+        if not keys:
+            raise BadInput(f"{members[0].place} has no metric, nor has any row of its evaluator")
+        rows_of = _runs(members)
         of_runs = [
             _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept, keys)
             for name in sorted(rows_of)
@@ -566,14 +562,13 @@ def _names(rows: Iterable[Row]) -> dict[tuple[str, ...], int]:
     return {tuple(row.metrics): 0 for row in rows}
 
 
-def _runs(rows: Sequence[Row], keys: int) -> dict[str, list[Row]]:
-    """The rows of a track by run. Raises BadInput for what fits into no matrix, or is too much."""
-    if not keys:
-        raise BadInput(f"{rows[0].place} has no metric, and no other row of its evaluator has one")
-    for row in firsts(rows, "data_part"):
-        if row.gallery != "own":
-            _check(row)
+def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of a track by run. Raises BadInput for a merged gallery without its tasks."""
     foreign: dict[str, set[str]] = {}
+    for row in firsts(rows, "data_part"):
+        last = len(row.tasks) - 1
+        if row.gallery == "merged" and (last < 0 or row.task_step not in {None, last}):
+            raise BadInput(f"{row.place}: a merged gallery must list its tasks up to 'task_step'")
     for row in rows:
         if row.task_step is None and row.gallery == "own":
             foreign.setdefault(row.run, set()).add(row.task)
@@ -583,43 +578,12 @@ def _runs(rows: Sequence[Row], keys: int) -> dict[str, list[Row]]:
             for row in rows
             if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
         ]
-    runs = grouped(rows, attrgetter("run"))
-    cells = keys * sum(map(_cells, runs.values()))
-    if cells > MOST_CELLS:
-        raise BadInput(
-            f"the rows have {cells} cells of score matrices, more than {MOST_CELLS}; report fewer "
-            "at a time"
-        )
-    return runs
-
-
-def _check(row: Row) -> None:
-    """Raise BadInput if a row, not on an own gallery, does not fit into a score matrix."""
-    if row.gallery != "merged":
-        raise BadInput(f"{row.place}: gallery is {row.gallery!r}, not 'own' or 'merged'")
-    if _column(row) < 0:
-        raise BadInput(f"{row.place}: a merged gallery must list its tasks in 'tasks'")
-    if row.tasks and _column(row) != len(row.tasks) - 1:
-        raise BadInput(
-            f"{row.place}: task_step is {row.task_step}, but the merged gallery has "
-            f"{len(row.tasks)} tasks"
-        )
+    return grouped(rows, attrgetter("run"))
 
 
 def _column(row: Row) -> int:
     """The matrix column: the task of an own gallery, or the last task of a merged one."""
     return len(row.tasks) - 1 if row.task_step is None else row.task_step
-
-
-def _cells(rows: Sequence[Row]) -> int:
-    """How many cells the score matrices of a run have in each metric."""
-    models, data = firsts(rows, "model_part"), firsts(rows, "data_part")
-    steps = max(map(step_of, models)) + 1
-    inside = [row for row in data if not is_outside(row)]
-    tasks = max(steps, *(_column(row) + 1 for row in inside), 0)
-    outside = len({row.task for row in data if is_outside(row)})
-    galleries = len({row.gallery for row in inside})
-    return max(steps, 1) * (galleries * tasks + outside) * len({row.seed for row in models})
 
 
 def _run(
@@ -632,7 +596,7 @@ def _run(
 ) -> Run:
     inside = [row for row in rows if row.task_step is not None or row.gallery != "own"]
     trained = {step_of(row) for row in inside} - {START, BASE}
-    steps, name = max(trained, default=START) + 1, rows[0].run
+    steps = max(trained, default=START) + 1
     every = firsts(rows, "data_part")
     places = sorted({(row.task, row.tasks) for row in every if is_outside(row)})
     tasks = _task_names(inside, steps)
@@ -644,12 +608,12 @@ def _run(
     most = max(map(step_of, firsts(rows, "model_part"))) + 1
     own = _filled(cells, keys, (len(seeds), most + 2, len(tasks) + len(columns)))
     merged = _filled(on_merged, keys, (len(seeds), most + 1, len(tasks))) if on_merged else {}
-    method, buffer = _recipe(name, inside or rows)
+    final = max(inside or rows, key=step_of)  # the first step of a run has no buffer to replay yet
     outside = tuple(names[place] for place in places)
     return Run(
-        name=name,
-        method=method,
-        buffer=buffer,
+        name=final.run,
+        method=final.method,
+        buffer=_buffer_text(final),
         seeds=tuple(seeds),
         tasks=tasks,
         outside=outside,
@@ -700,7 +664,9 @@ def _cells_of(
 def _filled(cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, int, int]) -> Scores:
     """By metric, the scores by seed, step + 1 and column; at once for all rows with the same."""
     places = np.fromiter(chain.from_iterable(cells), np.int64, 3 * len(cells)).reshape(-1, 3)
-    rows = [*cells.values()]
+    rows, keys = [*cells.values()], list(keys)
+    if len(keys) * math.prod(shape) > MOST_CELLS:
+        raise BadInput(f"run {rows[0].run!r} has score matrices of more than {MOST_CELLS} cells")
     found = {key: np.full(shape, np.nan) for key in keys}
     for names, members in grouped(range(len(rows)), lambda n: tuple(rows[n].metrics)).items():
         scores = chain.from_iterable(rows[n].metrics.values() for n in members)
@@ -713,44 +679,16 @@ def _filled(cells: Mapping[Cell, Row], keys: Iterable[str], shape: tuple[int, in
 
 
 def _task_names(rows: Iterable[Row], steps: int) -> tuple[str, ...]:
-    names: dict[int, Row] = {}
+    names: dict[int, str] = {}
     merged: tuple[str, ...] = ()
     for row in rows:
         if row.gallery == "own":
-            first = names.setdefault(_column(row), row)
-            if first.task != row.task:
-                raise BadInput(
-                    f"{row.place}: task {_column(row)} of run {row.run!r} is {row.task!r}, but "
-                    f"{first.task!r} in {first.place}; give each stream its own run name"
-                )
+            names.setdefault(_column(row), row.task)
         elif len(row.tasks) > len(merged):
             merged = row.tasks
     count = max([steps, len(merged), *(step + 1 for step in names)])
-    known = dict(enumerate(merged)) | {step: row.task for step, row in names.items()}
+    known = dict(enumerate(merged)) | names
     return tuple(known.get(step, f"task {step}") for step in range(count))
-
-
-def _recipe(name: str, rows: Sequence[Row]) -> tuple[str, str | None]:
-    """Method and buffer of a run; BadInput if its seeds or tasks disagree about them."""
-    # Compared step by step, because the first step of a run has no buffer to replay yet. Models
-    # that seeds start from may have been trained in different ways.
-    firsts: dict[int, Row] = {}
-    for row in rows:
-        first = firsts.setdefault(step_of(row), row)
-        same = first.method == row.method and (
-            first.buffer is row.buffer or first.buffer == row.buffer
-        )
-        if not same and row.step is not None:
-            described = (
-                f"{one.method}, buffer {_buffer_text(one) or 'none'} ({one.place})"
-                for one in (first, row)
-            )
-            raise BadInput(
-                f"run {name!r} mixes methods or buffers at step {row.step}: "
-                f"{' and '.join(described)}; give each its own run name"
-            )
-    final = firsts[max(firsts)]
-    return final.method, _buffer_text(final)
 
 
 def _buffer_text(row: Row) -> str | None:
@@ -793,68 +731,58 @@ def earlier_tasks(curves: Iterable[Curve]) -> list[Curve]:
 
 def require_complete(track: Track) -> None:
     """Raise BadInput, naming the missing cells, if a run of the track is incomplete."""
-    complaints = [phrase for run in track.runs for phrase in _missing(run)]
-    if complaints:
-        said = "; ".join(complaints[:_SHOWN])
+    if complaints := [phrase for run in track.runs for phrase in _missing(run)]:
         more = f"; and {len(complaints) - _SHOWN} more" if len(complaints) > _SHOWN else ""
+        said = printable(f"{track.title}: {'; '.join(complaints[:_SHOWN])}")
         raise BadInput(
-            f"{printable(f'{track.title}: {said}')}{more}; evaluate them, or use --allow-missing "
-            "to leave the metrics that need them undefined"
+            f"{said}{more}; evaluate them, or use --allow-missing to leave the metrics that need "
+            "them undefined"
         )
 
 
 def _missing(run: Run) -> list[str]:
-    """A phrase for each set of missing cells, naming the seeds and metrics that lack them."""
-    lacking: dict[str, tuple[list[int], list[str]]] = {}  # cells: seeds and metrics without them
-    tasks, steps = len(run.tasks), run.steps
-    if not steps:
-        return []
-    measured = {  # (K,) by metric: whether any row of a trained model has it
-        key: ~np.isnan(own[:, 1 : steps + 1, :tasks]).all(axis=(0, 1))
-        | ~np.isnan(run.merged.get(key, np.full((1, 1, tasks), np.nan))).all(axis=(0, 1))
-        for key, own in run.own.items()
-    }
-    of_any = np.any(list(measured.values()), axis=0)
-    for key, own in run.own.items():
-        # A metric that no row has although the task has rows, such as acc5 of four classes.
-        counts = ~(of_any & ~measured[key])
-        counts[list(run.unmeasured)] = False
-        for number, seed in enumerate(run.seeds):
-            merged = run.merged[key][number, :steps] if run.merged else None
-            cells = _absent(run, own[number, 1 : steps + 1, :tasks], merged, counts)
-            if cells:
-                seeds, keys = lacking.setdefault(cells, ([], []))
-                seeds += [] if seed in seeds else [seed]
-                keys += [] if key in keys else [key]
-    return [
-        f"run {run.name!r} seed {', '.join(map(str, seeds))} "
-        f"has no {'row' if len(keys) == len(run.own) else ', '.join(keys)} at {cells}"
-        for cells, (seeds, keys) in lacking.items()
-    ]
-
-
-def _absent(run: Run, own: Matrix, merged: Matrix | None, counts: NDArray[np.bool_]) -> str:
-    """The cells that are needed and are NaN, the first few of them by name; empty without any.
+    """A phrase for each seed that lacks cells in any metric.
 
     Needed are the tasks up to each step, and of merged galleries the diagonal, and the last row,
     for bwt_ctp, if any other cell of it is there; of a run evaluated at its last step, only there.
     """
-    last, found = run.steps - 1, []
-    needed_own = np.tri(*own.shape, dtype=np.bool_)
-    needed_own[:last] &= not run.final_only
-    if "own" in run.galleries:
-        holes = np.isnan(own) & needed_own & counts
-        found += [(step, run.tasks[task]) for step, task in np.argwhere(holes).tolist()]
-    if merged is not None:
-        needed = np.eye(*merged.shape, dtype=np.bool_)
-        if run.final_only:
-            needed[:last] = False
-        elif not np.all(np.isnan(merged[last, :last])):
-            needed[last, :last] = True
-        holes = np.isnan(merged) & needed & counts
-        found += [(step, f"merged 0..{task}") for step, task in np.argwhere(holes).tolist()]
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return ", ".join(f"(step {step}, {name})" for step, name in found[:_SHOWN]) + more
+    last, tasks = run.steps - 1, len(run.tasks)
+    if last < 0:
+        return []
+    scores = {  # (2, S, R, K) on own and merged galleries, by metric
+        key: np.stack(
+            [
+                own[:, 1 : last + 2, :tasks],
+                run.merged.get(key, np.full((len(own), last + 1, tasks), np.nan))[:, : last + 1],
+            ]
+        )
+        for key, own in run.own.items()
+    }
+    measured = {key: ~np.isnan(one).all(axis=(0, 1, 2)) for key, one in scores.items()}
+    of_any = np.any(list(measured.values()), axis=0)
+    usual = np.stack([np.tri(last + 1, tasks, dtype=np.bool_), np.eye(last + 1, tasks) > 0])
+    usual[[name not in run.galleries for name in ("own", "merged")]] = False
+    usual[:, :last] &= not run.final_only
+    holes = np.zeros((2, len(run.seeds), last + 1, tasks), dtype=np.bool_)
+    for key, one in scores.items():
+        needed = np.repeat(usual[:, None], len(run.seeds), axis=1)
+        is_begun = ~np.isnan(one[1, :, last, :last]).all(axis=1)
+        needed[1, is_begun, last, :last] = not run.final_only
+        # A metric that no row has although the task has rows, such as acc5 of four classes.
+        counts = measured[key] | ~of_any
+        counts[list(run.unmeasured)] = False
+        holes |= np.isnan(one) & needed & counts
+    found = []
+    for number, seed in enumerate(run.seeds):
+        places = np.argwhere(holes[:, number]).tolist()
+        if places:
+            cells = ", ".join(
+                f"(step {step}, {f'merged 0..{task}' if is_merged else run.tasks[task]})"
+                for is_merged, step, task in places[:_SHOWN]
+            )
+            more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+            found.append(f"run {run.name!r} seed {seed} lacks scores at {cells}{more}")
+    return found
 
 
 def score_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
@@ -868,31 +796,18 @@ def score_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
             "tasks leave out what none has"
         )
     for track in tracks:
-        found += [
-            f"{track.title}: {complaint}; metrics that need it are undefined"
-            for run in track.runs
-            for complaint in _missing(run)
-        ]
-        found += _unequal(track)
+        longest = max((run.steps for run in track.runs), default=0)
+        for run in track.runs:
+            found += [
+                f"{track.title}: {complaint}; metrics that need it are undefined"
+                for complaint in _missing(run)
+            ]
+            if 0 < run.steps < longest:
+                found.append(
+                    f"run {run.name!r} has {run.steps} of {longest} steps: its numbers are not "
+                    "comparable yet"
+                )
     return tuple(dict.fromkeys(found))
-
-
-def _unequal(track: Track) -> list[str]:
-    trained = [run for run in track.runs if run.steps]
-    longest = max((run.steps for run in trained), default=0)
-    found = [
-        f"run {run.name!r} has {run.steps} of {longest} steps: its numbers are not comparable yet"
-        for run in trained
-        if run.steps < longest
-    ]
-    full = {run.tasks[:longest]: run.name for run in trained if run.steps == longest}
-    if len(full) > 1:
-        names = " and ".join(repr(name) for name in full.values())
-        found.append(
-            f"runs {names} were trained on different tasks or in another order: "
-            "compare them with care"
-        )
-    return found
 
 
 def without_unmeasured(track: Track) -> Track:

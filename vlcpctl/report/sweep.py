@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from msgspec import structs
 
-from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, some_names
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.comparable import different_values, setting_of, setting_text
 from vlcpctl.report.facts import Fact, Facts, Metric, parse
-from vlcpctl.report.joined import JoinedRows, lineages
-from vlcpctl.report.scores import Track, grouped, require_complete, step_of, tracks_of
+from vlcpctl.report.joined import lineages
+from vlcpctl.report.scores import Track, require_complete, step_of, tracks_of
 
 VALIDATION = "val"
 METHOD, PRESET, BUFFER = "method", "preset", "buffer"
@@ -48,38 +48,41 @@ def parse_group_by(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def grouped_by(
-    rows: Sequence[Row], fields: Sequence[str], runs: Sequence[str], allow_mixed: Collection[str]
-) -> Grouped:
+def grouped_by(rows: Sequence[Row], fields: Sequence[str], runs: Sequence[str]) -> Grouped:
     """The rows of trained runs under the values of these fields; other rows as they are.
 
-    Only the `runs` are grouped; without any, all. Raises UsageError for a field that no row
-    records, and BadInput if runs of one line differ in another setting (unless `allow_mixed` has
-    "config") or have a seed in common, or if a row does not record its settings.
+    Only the `runs` are grouped; without any, all. Raises UsageError for a field that no run
+    records, and BadInput if runs of one line have a seed in common. Whether those of other seeds
+    have the same settings is left to `require_comparable`.
     """
     if not fields:
         return Grouped(rows, tuple(runs))
     trained = (row for row in rows if row.step is not None and (not runs or row.run in runs))
-    chains = grouped(trained, lambda row: (row.run, row.seed))
-    _check_fields(fields, [row for members in chains.values() for row in members])
     # A row of the last model records the settings that a run is named after.
-    last = {chain: max(chains[chain], key=step_of) for chain in sorted(chains)}
-    labels = {chain: _label(row, fields) for chain, row in last.items()}
-    if "config" not in allow_mixed:
-        _refuse_other_settings(fields, chains, labels)
-    by = f"--group-by {','.join(fields)}"
-    seeds: dict[tuple[str, int], str] = {}
+    last: dict[Chain, Row] = {}
+    for row in trained:
+        if step_of(row) >= step_of(last.setdefault((row.run, row.seed), row)):
+            last[row.run, row.seed] = row
+    for name in fields:
+        known = (setting_of(row.config, name) for row in last.values())
+        if name not in {METHOD, PRESET, BUFFER} and all(value is None for value in known):
+            raise UsageError(f"--group-by: no run has a value of {name!r}")
+    labels = {chain: _label(last[chain], fields) for chain in sorted(last)}
     members: dict[str, dict[str, None]] = {}
+    of_seed: dict[tuple[str, int], Row] = {}
     for (run, seed), label in labels.items():
         members.setdefault(label, {})[run] = None
-        other = seeds.setdefault((label, seed), run)
-        if other != run:
+        one, other = of_seed.setdefault((label, seed), last[run, seed]), last[run, seed]
+        if one.run != run:
+            values = (each.config["values"] if each.config else {} for each in (one, other))
+            paths = (path.removeprefix("settings.") for path in different_values(*values))
             raise BadInput(
-                f"{by}: runs {other!r} and {run!r} are one line with the same settings, and both "
-                f"have seed {seed}; select one of them with --run"
+                f"--group-by {','.join(fields)}: runs {one.run!r} and {run!r} are one line, both "
+                f"with seed {seed}, and differ in {some_names(list(paths)) or 'no setting'}; add "
+                "a setting to --group-by, or select one of them with --run"
             )
-    untrained = {row.run for row in rows if row.step is None and row.run in runs}
-    unknown = [run for run in runs if run not in {row.run for row in rows}]
+    grouped_runs = {run for run, _ in labels}
+    others = [run for run in runs if run not in grouped_runs]
     return Grouped(
         # A run that was not selected must not get into a line that happens to have its name.
         [
@@ -87,42 +90,14 @@ def grouped_by(
             for row in rows
             if (row.run, row.seed) in labels or row.step is None or row.run not in members
         ],
-        (*sorted(members), *sorted(untrained), *unknown) if runs else (),
+        (*members, *others) if runs else (),
         {label: tuple(found) for label, found in members.items()},
         {labels[chain]: _text(row, fields[0]) for chain, row in last.items()},
     )
 
 
-def group_notes(found: Grouped, fields: Sequence[str]) -> list[str]:
-    """A note about how many runs became how many lines; empty if none was joined."""
-    runs = {run for members in found.members.values() for run in members}
-    if len(runs) <= len(found.members):
-        return []
-    return [f"--group-by {','.join(fields)}: {len(runs)} runs in {len(found.members)} lines"]
-
-
-def _check_fields(fields: Sequence[str], rows: Iterable[Row]) -> None:
-    known = {METHOD, PRESET, BUFFER}
-    configs = {id(row.config): row.config for row in rows if row.config}
-    for config in configs.values():
-        values = config["values"]
-        hyper = values.get("hyper")
-        parts = [values.get("settings"), *(hyper.values() if isinstance(hyper, Mapping) else ())]
-        known |= {name for part in parts if isinstance(part, Mapping) for name in part}
-        known |= values.keys() - {"settings", "hyper"}
-    for name in fields:
-        if name not in known and all(setting_of(one, name) is None for one in configs.values()):
-            raise UsageError(f"--group-by: {unknown_name('field', name, known)}")
-
-
 def _label(row: Row, fields: Sequence[str]) -> str:
     """Such as "ctp, lr=0.0001"."""
-    if row.config is None and not {METHOD, BUFFER}.issuperset(fields):
-        name = next(one for one in fields if one not in {METHOD, BUFFER})
-        raise BadInput(
-            f"--group-by {name}: {row.place} of run {row.run!r} has no settings: its checkpoint "
-            "was not trained by train-step; select the other runs with --run"
-        )
     parts = [(name, _text(row, name)) for name in fields]
     return ", ".join(text if name == METHOD else f"{name}={text}" for name, text in parts)
 
@@ -136,29 +111,6 @@ def _text(row: Row, name: str) -> str:
         parts = ((row.buffer or {}).get(part) for part in ("policy", "size"))
         return " ".join(str(part) for part in parts if part is not None) or setting_text(None)
     return setting_text(setting_of(row.config, name))
-
-
-def _refuse_other_settings(
-    fields: Sequence[str], chains: Mapping[Chain, list[Row]], labels: Mapping[Chain, str]
-) -> None:
-    """Raise BadInput, naming a setting, if models of one line and step differ in it."""
-    first: dict[tuple[str, int | None], Row] = {}
-    for chain, label in labels.items():
-        for row in chains[chain]:
-            known = first.setdefault((label, row.step), row)
-            if known.run == row.run or known.config is None or row.config is None:
-                continue  # seeds of one run are compared with the rest of its rows
-            if known.config["id"] == row.config["id"]:
-                continue
-            pairs = different_values(known.config["values"], row.config["values"])
-            path = METHOD if METHOD in pairs else next(iter(pairs))  # a method has its own settings
-            name = BUFFER if path.startswith(BUFFER) else path.partition(".")[2] or path
-            one, other = ("not set" if x is None else f"{x!s:.80}" for x in pairs[path])
-            raise BadInput(
-                f"--group-by {','.join(fields)}: runs {known.run!r} and {row.run!r} are one line, "
-                f"but {name} is {one} in one and {other} in the other; add {name} to --group-by, "
-                "select runs with --run, or use --allow-mixed config"
-            )
 
 
 def _renamed(row: Row, labels: Mapping[Chain, str]) -> Row:
@@ -254,15 +206,14 @@ def _values(
     rows: Sequence[Row], text: str, key: Callable[[Track], str], allow_missing: bool
 ) -> tuple[dict[str, Fact], Metric]:
     """What the metric is measured on, by run."""
-    joined = JoinedRows(list(rows), {})
-    tracks = tracks_of(rows, lineages(rows, joined, None))
+    tracks = tracks_of(rows, lineages(rows, {}, None))
     for track in tracks if not allow_missing else ():
         require_complete(track)
     keys = dict.fromkeys(key for one in tracks for key in one.keys)
     metric, selectors = parse(text, f"--best {text}", keys)
     if metric.kind == "drop" or "data" in dict(selectors):
         raise UsageError(f"--best {text}: it takes a metric over the tasks of a run, without data=")
-    facts = Facts(tracks, key, joined).of_runs(metric, selectors)
+    facts = Facts(tracks, key, rows).of_runs(metric, selectors)
     if isinstance(facts, str):
         raise BadInput(f"--best {text}: {facts} on the validation split")
     found: dict[str, Fact] = {}

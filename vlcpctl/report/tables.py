@@ -12,7 +12,6 @@ import numpy as np
 from vlcpctl.core.errors import some_names
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.definitions import DEFINITIONS, LEGEND
-from vlcpctl.report.joined import number_of, padded
 from vlcpctl.report.scores import (
     GROUPS,
     START,
@@ -375,8 +374,9 @@ def step_label(run: Run, step: int) -> str:
     if step == START:
         return "start"
     name, digits = run.tasks[step], max(2, len(str(len(run.tasks) - 1)))
-    is_numbered = number_of(name, step) is not None
-    return padded(name, step, digits) if is_numbered else f"{step:0{digits}d} {name}"
+    number, dash, rest = name.partition("-")
+    is_numbered = dash and number.isdecimal() and int(number) == step
+    return f"{step:0{digits}d}{dash}{rest}" if is_numbered else f"{step:0{digits}d} {name}"
 
 
 def outside_table(curves: Sequence[Curve], drops: Iterable[Drop], key: str) -> Table | None:

@@ -17,7 +17,7 @@ import vlcpctl
 from vlcpctl.api import NAMES
 from vlcpctl.commands import command_class
 from vlcpctl.core.options import options_of
-from vlcpctl.testing.tiny_stream import make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_stream
 
 
 @pytest.mark.parametrize(("command", "name"), NAMES.items())
@@ -74,12 +74,6 @@ def test_the_functions_are_typed(tmp_path: Path) -> None:
     assert found == {number + len(lines) - len(wrong) + 1 for number in range(len(wrong))}
 
 
-def test_the_help_of_a_function_explains_its_parameters() -> None:
-    text = inspect.getdoc(vlcpctl.split) or ""
-    assert "Rule that assigns pairs to tasks: source" in text
-    assert "Examples:" not in text
-
-
 def tree(root: Path) -> dict[str, object]:
     """The files of a checkpoint, without what differs between two runs: times, the command line."""
     manifest = json.loads((root / "checkpoint.json").read_text())
@@ -103,18 +97,6 @@ def test_a_checkpoint_has_the_bytes_of_the_command(
     assert "final loss" in capfd.readouterr().err
 
 
-def test_merged_checkpoints_have_the_bytes_of_the_commands(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    models = (place / "plain", place / "queued")
-    more = ("--weights", "1,0", "--weights", "1,3")
-    assert run_program(capfd, "merge", *models, *more, "-o", tmp_path / "command").code == 0
-    sweep = vlcpctl.merge(models, out=tmp_path / "function", weights=[(1, 0), (1, 3)])
-    assert sorted(path.name for path in sweep.iterdir()) == ["weights-1,0", "weights-1,3"]
-    for one in sweep.iterdir():
-        assert tree(one) == tree(tmp_path / "command" / one.name)
-
-
 def test_rows_are_returned_and_can_be_reported(tmp_path: Path) -> None:
     rows = own_rows()
     report = vlcpctl.forgetting_report(rows, metric="rm")
@@ -135,14 +117,6 @@ def test_a_report_is_shown_in_a_frame_that_cannot_reach_the_notebook(tmp_path: P
     assert shown.startswith("<iframe ")
     assert "allow-same-origin" not in shown
     assert "<!doctype html>" not in shown.lower()  # the page is escaped
-
-
-def test_lists_repeat_an_option(tmp_path: Path) -> None:
-    """With a path in a list, one alone, and a task in a list of arguments."""
-    task = make_task(tmp_path / "task", 4)
-    for left_out in (task, [task]):
-        with pytest.raises(vlcpctl.BadInput, match="4 known from tiny"):
-            vlcpctl.split([task], out=tmp_path / "out", by="iid", tasks=1, not_=left_out)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,18 +18,14 @@ from torch import Tensor
 
 from vlcpctl.checkpoints.check import check_checkpoint
 from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
-from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.errors import BadInput, Diverged, Incompatible, OutputExists, UsageError
-from vlcpctl.export.model_card import Facts, model_card
 from vlcpctl.files.digests import file_sha256
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.models import dual_encoder, encoders
-from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
 from vlcpctl.testing.battery import TrainingWorld, request
-from vlcpctl.training.plan import lines, make_plan
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.train_step import train_step
 
@@ -235,30 +230,6 @@ def test_a_first_task_starts_from_it_as_from_a_step_before(
         assert manifest["step"] == 0
         assert len(manifest["tasks"]) == 1
         assert manifest["parent"] == read_manifest(tmp_path / "start", "checkpoint")["content"]
-
-
-def test_people_see_files_by_name_and_eight_digits(
-    world: TrainingWorld,
-    trained: dict[str, Tensor],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    model = tmp_path / "tiny-clip.json"
-    model.write_text(json.dumps(config))
-    source = epoch_file(tmp_path / "epoch_30.pt", trained)
-    imported(source, tmp_path / "start", model=str(model))
-    digest = file_sha256(model)
-    step = going_on(request(world, "seqf", 0, tmp_path, buffered=False), tmp_path / "start")
-    (plan, *_) = lines(make_plan(step))
-    trained_step = CheckpointManifest.read(train_step(step))
-    inspect(step.out)
-    shown = [plan, capsys.readouterr().out, model_card(Facts(trained_step, trained_step.model))]
-    for text in shown:
-        assert f"tiny-clip.json {digest[:8]}" in text
-        assert not re.search("[0-9a-f]{64}", text)
-    assert trained_step.identity["settings"]["model"] == f"sha256:{digest}"
 
 
 def test_importing_again_is_free_and_another_file_is_refused(

@@ -60,6 +60,7 @@ COMMANDS = {
     "buffer": "buffer {task} -o {out} --policy herding --size 4 --checkpoint {ckpt}",
     "invert-texts": "invert-texts --checkpoint {ckpt} --buffer {buffer} -o {out} --count 2",
     "import-checkpoint": "import-checkpoint {ckpt} -o {out}",
+    "export": "export {ckpt} --to hf-model -o {out}",
 }
 
 

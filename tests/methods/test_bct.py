@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import torch
 from support.fake_run import FakeRun, fake_batch, features
 
@@ -75,13 +74,3 @@ def test_a_bias_has_no_part_in_it() -> None:
     with_bias = Bct().loss(FakeRun(old=old, weights=bias), BATCH, _features(0))[0]
     without = Bct().loss(FakeRun(old=old), BATCH, _features(0))[0]
     assert with_bias["compatible"].item() == without["compatible"].item()
-
-
-@pytest.mark.parametrize(
-    ("method", "run"),
-    [(Bct(), FakeRun(started_first=True)), (Bct(strength=0.0), FakeRun())],
-    ids=["first", "off"],
-)
-def test_without_a_previous_model_or_strength_there_is_no_term(method: Bct, run: FakeRun) -> None:
-    assert method.loss(run, BATCH, _features(0))[0] == {}
-    assert not method.needs(first=run.first).previous

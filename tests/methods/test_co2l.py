@@ -98,16 +98,3 @@ def test_two_anchors_of_equal_candidates_cost_log_b() -> None:
     anchors = torch.tensor([True, False, True, False])
     sides = [SOFTMAX(side, 4, anchors_B=anchors) for side in similarities(same, same, 7.0)]
     assert [side.item() for side in sides] == pytest.approx([math.log(4) / 2] * 2)
-
-
-def test_without_a_previous_model_there_are_no_relations() -> None:
-    terms, _ = Co2l().loss(FakeRun(started_first=True), BATCH, features(*drawn(1)))
-    assert list(terms) == ["contrastive"]
-
-
-def test_a_buffer_is_needed_for_the_asymmetry_and_the_previous_model_for_relations() -> None:
-    assert Co2l().needs(first=False).buffer
-    assert not Co2l(asymmetric=False).needs(first=False).buffer
-    assert Co2l(asymmetric=False).needs(first=False).previous
-    assert not Co2l(strength=0.0).needs(first=False).previous
-    assert not Co2l().needs(first=True).buffer

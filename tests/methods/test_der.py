@@ -100,14 +100,3 @@ def test_batches_of_one_kind_alone_are_finite(method: Der | Derpp, *, replays: b
     terms, _ = method.loss(FakeRun(), batch, features(*raw))
     assert all(term.isfinite() for term in terms.values())
     assert ("dark" in terms) is replays
-
-
-def test_what_is_needed_hangs_on_the_weights() -> None:
-    for method in (Der(), Derpp(), Derpp(beta=0.0)):
-        assert method.needs(first=False).buffer
-        assert method.needs(first=False).stored_features
-        assert not method.needs(first=True).buffer
-    assert not Der(alpha=0.0).needs(first=False).buffer
-    assert Derpp(alpha=0.0).needs(first=False).buffer
-    assert not Derpp(alpha=0.0).needs(first=False).stored_features
-    assert not Derpp(alpha=0.0, beta=0.0).needs(first=False).buffer

@@ -42,14 +42,6 @@ def test_weights_follow_algorithm_1_over_fifty_steps(*, adapt: bool, dynamic: bo
     )
 
 
-def test_first_task_is_plain() -> None:
-    weights = {"w": torch.ones(2)}
-    run = FakeRun(weights=weights, started_first=True).start(Dha())
-    Dha().before_forward(run)
-    assert run.slots == {}
-    assert torch.equal(weights["w"], torch.ones(2))
-
-
 @pytest.mark.parametrize("every", [1, 3, 7])
 def test_the_historical_model_moves_at_every_kth_step_alone(every: int) -> None:
     method = Dha(every=every, main_share=0.5, history_share=0.5)

@@ -100,14 +100,6 @@ def test_without_texts_and_distillation_it_is_the_base_loss() -> None:
     assert torch.equal(terms["contrastive"], (i2t + t2i) / 2)
 
 
-def test_the_first_task_is_contrastive_alone() -> None:
-    method = Incclip()
-    needs = method.needs(first=True)
-    assert (needs.buffer, needs.previous, needs.pseudo_texts) == (False, False, None)
-    terms, _ = method.loss(FakeRun(started_first=True), BATCH, seen(*raw(1)[:2]))
-    assert set(terms) == {"contrastive"}
-
-
 @torch.no_grad()
 def test_matrices_are_held_to_the_norms_of_the_first_step_and_vectors_are_free() -> None:
     weights = {"matrix": torch.full((2, 2), 1.0), "bias": torch.full((3,), 1.0)}
@@ -123,10 +115,6 @@ def test_matrices_are_held_to_the_norms_of_the_first_step_and_vectors_are_free()
     weights["matrix"].mul_(1.2)
     replace(method, clip=False).after_step(run, BATCH, {}, stepped=True)
     torch.testing.assert_close(weights["matrix"], torch.full((2, 2), 1.8))
-
-
-def test_without_clipping_nothing_is_remembered() -> None:
-    assert Incclip(clip=False).slots(first=True) == ()
 
 
 def test_bounds_that_hold_no_text_are_refused() -> None:

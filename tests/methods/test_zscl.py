@@ -10,7 +10,7 @@ import pytest
 import torch
 from support.fake_run import FakeRun, fake_batch, features
 
-from vlcpctl.core.batch import Batch, Features
+from vlcpctl.core.batch import Features
 from vlcpctl.losses.distillation import softened
 from vlcpctl.methods.zscl import Zscl
 
@@ -124,10 +124,3 @@ def test_average_is_the_mean_of_start_and_snapshots() -> None:
         method.after_step(run, BATCH, {}, stepped=True)
     expected = passed[[0, 1, 4, 7]].mean(0)  # the start, and after steps 0, 3 and 6
     torch.testing.assert_close(run.slot("average")["w"], expected, rtol=1e-12, atol=1e-12)
-
-
-def test_a_first_task_is_plain() -> None:
-    batch: Batch = fake_batch(3)
-    assert Zscl().loss(FakeRun(started_first=True), batch, features(*_sides(1)))[0] == {}
-    assert not Zscl().slots(first=True)
-    assert not Zscl().needs(first=True).reference

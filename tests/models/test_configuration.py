@@ -136,11 +136,3 @@ def test_a_model_that_is_not_one_of_images_and_texts_is_refused_by_name(
     monkeypatch.setattr(configuration, "_open_clip_models", lambda: tmp_path)
     with pytest.raises(Incompatible, match=r"CLAP is not a model of .* has no vision_cfg"):
         configuration_here("CLAP")
-
-
-def test_a_modern_text_tower_is_refused_in_one_line() -> None:
-    """open_clip 4 builds it in its class CustomTextCLIP; open_clip 3 does not know it."""
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["text_cfg"]["text_arch"] = "modern"
-    with pytest.raises(BadInput, match=r"'text_arch'|modern text"):
-        towers.new_module(config, 0)

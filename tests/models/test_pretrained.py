@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.models import dual_encoder
 from vlcpctl.models.imports import open_clip
-from vlcpctl.models.pretrained import find_pretrained
 
 NAME = "visual.proj"
 
@@ -62,34 +60,12 @@ def test_weights_of_another_model_are_refused(
         dual_encoder.build("micro", str(path))
 
 
-class _Payload:
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return print, ("code ran",)
-
-
-def test_a_file_with_code_in_it_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "weights.bin"
-    path.write_bytes(pickle.dumps(_Payload(), protocol=2))
-    with pytest.raises(Incompatible, match="without running code"):
-        dual_encoder.build("micro", str(path))
-    assert "code ran" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("content", [{"state_dict": 3}, [1, 2], {"a": "b"}])
 def test_a_file_without_weights_is_refused(content: object, tmp_path: Path) -> None:
     path = tmp_path / "weights.pt"
     torch.save(content, path)
     with pytest.raises(Incompatible, match="does not contain weights by name"):
         dual_encoder.build("micro", str(path))
-
-
-def test_an_unknown_tag_names_those_there_are() -> None:
-    with pytest.raises(UsageError, match="did you mean 'openai'"):
-        find_pretrained("ViT-B-32", "openia")
-    with pytest.raises(UsageError, match="no weights for the model micro"):
-        find_pretrained("micro", "openai")
 
 
 def test_a_tag_brings_its_activation_and_preparation(

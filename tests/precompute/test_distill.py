@@ -26,7 +26,6 @@ from vlcpctl.data.tasks.task import Task, open_stream, open_task
 from vlcpctl.files.manifest import is_artifact, read_manifest
 from vlcpctl.files.parts import Parts
 from vlcpctl.inspection.check import check
-from vlcpctl.inspection.lineage import describe, lines
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.precompute import distill as distilling
@@ -34,7 +33,7 @@ from vlcpctl.precompute import distill_plan
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.distill import distill
 from vlcpctl.precompute.distill_plan import Distillation
-from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
+from vlcpctl.testing.tiny_stream import make_pair, make_stream
 from vlcpctl.training.methods import compose
 from vlcpctl.training.presets import resolve
 from vlcpctl.training.request import TrainRequest
@@ -265,45 +264,23 @@ def test_targets_that_were_changed_are_not_used(place: Path, tmp_path: Path, nam
     assert any(name in problem for problem in check(out, deep=False))
 
 
-def test_inspect_follows_targets_to_their_teacher_and_pairs(place: Path) -> None:
-    made(request(place, place / "targets", views=2, buffer=place / "buffer"))
-    facts = describe(place / "targets")
-    assert (facts["kind"], facts["pairs"], facts["views"]) == ("targets", 16, 2)
-    roles = [(parent["role"], parent.get("kind")) for parent in facts["parents"]]
-    assert roles == [("teacher", "checkpoint"), ("pairs", "task"), ("pairs", "buffer")]
-    assert "pairs 16, views 2, width 8" in "\n".join(lines(facts))
-
-
-def distill_program(
-    capfd: pytest.CaptureFixture[str], place: Path, out: Path, *words: object
-) -> ProgramResult:
-    inputs = (tasks(place)[1].path, "--teacher", place / "teacher", "-o", out)
-    return run_program(capfd, "distill", *inputs, *words)
-
-
-def test_the_program_prints_the_path_and_refuses_in_one_line(
+def test_the_program_prints_the_path_when_the_last_shard_is_there(
     place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "t"
-    dry = distill_program(capfd, place, out, "--dry-run", "--views", "2")
-    assert "11 images in 2 views each" in dry.err
-    assert (dry.out, out.exists()) == ("", False)
-    shard = distill_program(capfd, place, out, "--num-shards", "2", "--shard-index", "1", "-q")
-    assert (shard.code, shard.out) == (0, "")
-    first = ("--num-shards", "2", "--shard-index", "0", "-q")
-    other = distill_program(capfd, place, out, *first, "--views", "2")
-    check_refused(other, "distill", 4, "--out", "--force")
-    ended_well = distill_program(capfd, place, out, *first)
-    assert (ended_well.code, ended_well.out) == (0, f"{out}\n")
-    again = distill_program(capfd, place, out, "--json", "-q")
-    assert '"views": 4' in again.out
+
+    def run(*words: object) -> ProgramResult:
+        line = ("distill", tasks(place)[1].path, "--teacher", place / "teacher", "-o", out, "-q")
+        return run_program(capfd, *line, *words)
+
+    assert (run("--num-shards", 2, "--shard-index", 1).out, out.exists()) == ("", False)
+    first = ("--num-shards", 2, "--shard-index", 0)
+    check_refused(run(*first, "--views", 2), "distill", 4, "--out", "--force")
+    assert run(*first).out == f"{out}\n"
+    assert '"views": 4' in run("--json").out
     for words, code, said in (
-        (("--num-shards", "2", "--shard-index", "2"), 2, "--num-shards"),
-        (("--num-shards", "2", "--force"), 2, "--force"),
-        (("--crop-scale", "high"), 2, "--crop-scale"),
-        (("--views", "2"), 4, "views"),
+        (("--num-shards", 2, "--shard-index", 2), 2, "--num-shards"),
+        (("--num-shards", 2, "--force"), 2, "--force"),
+        (("--views", 2), 4, "views"),
     ):
-        check_refused(distill_program(capfd, place, out, *words, "-q"), "distill", code, said)
-    assert distill_program(capfd, place, out, "--force", "-q").code == 0  # as advised
-    wrong = run_program(capfd, "distill", make_task(tmp_path / "x", 3), "--teacher", out, "-o", "y")
-    check_refused(wrong, "distill", 3, "is not a checkpoint", "it is a directory of targets")
+        check_refused(run(*words), "distill", code, said)

@@ -48,6 +48,7 @@ MISTAKES = (
     (f"{FIRST} seqf --device cuda", 2, "--device cpu"),
     (f"{FIRST} seqf --compile", 2, "CXX"),
     (f"{FIRST} seqf --keep best:val_loss", 2, "--holdout"),
+    (f"{FIRST} seqf --schedule plateau", 2, "--holdout"),
     (f"{FIRST} mine", 2, "--method-file"),
     (f"{FIRST} ctp --set ctp.keep_queu=true", 2, "'keep_queue'"),
     (f"{FIRST} lucir --set lucir.variant=ctp", 2, "albef-tiny"),

@@ -14,7 +14,7 @@ from support.training import with_settings
 from torch import Tensor
 
 from vlcpctl.core.batch import InversionSettings
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.precompute import invert_texts as inverting
 from vlcpctl.precompute.compute_options import ComputeOptions
 from vlcpctl.precompute.invert_plan import Inversion
@@ -202,20 +202,6 @@ def test_texts_of_another_model_or_buffer_are_refused(
         train_step(replace(step, previous=tmp_path / "00"))
     with pytest.raises(Incompatible, match="was made with a different buffer"):
         train_step(replace(step, buffer=world.buffers["herding"][0]))
-
-
-def test_texts_without_effect_are_refused(
-    world: TrainingWorld, first: Path, tmp_path: Path, texts: Path
-) -> None:
-    step = given(world, first, tmp_path / "out", texts)
-    with pytest.raises(UsageError, match="no effect with --method er"):
-        train_step(replace(step, methods=compose("er")))
-    with pytest.raises(UsageError, match="no effect with --method incclip"):
-        train_step(replace(step, methods=compose("incclip", ["incclip.count=0"])))
-    with pytest.raises(UsageError, match="no effect in a first task"):
-        train_step(replace(step, previous=None, from_scratch=True))
-    with pytest.raises(UsageError, match="--set has no effect on how incclip generates texts"):
-        train_step(replace(step, methods=compose("incclip", ["incclip.rate=0.25"])))
 
 
 def test_the_gradient_of_pseudo_texts_reaches_the_weights(

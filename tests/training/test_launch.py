@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from support.processes import exit_code_of, run_line, run_together, start_child,
 from support.training import column, model_file, resnet, take_part, train_together, with_settings
 from torch.distributed.elastic.rendezvous import dynamic_rendezvous
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.distributed.ranks import process_ranks
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.models.imports import preload
@@ -190,47 +188,6 @@ def test_sigterm_saves_and_the_same_line_ends_as_if_never_stopped(
     assert exit_code_of(start_child(lambda _: run_line(launched, log))) == 0
     assert log.with_suffix(".out").read_text() == f"{out}\n"
     assert log.with_suffix(".err").read_text() == ""
-
-
-def _failing(rank: int, fail: Callable[[], None]) -> None:
-    """In a child: let the process of that rank fail after its second step."""
-
-    def observe(point: str) -> None:
-        here = process_ranks()
-        if here and here.rank == rank and point == "step=1":
-            fail()
-
-    train.train_step = partial(train_step, observe=observe)
-
-
-def _broken_file() -> None:
-    raise BadInput("a broken file")
-
-
-def _killed() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.parametrize(
-    ("fail", "code", "message"),
-    [
-        (_broken_file, 3, "vlcpctl train-step: a broken file\n"),
-        (_killed, 137, "process 1 was killed (SIGKILL)"),
-        (partial(torch.ones, -1), 1, "RuntimeError: Trying to create tensor with negative dim"),
-    ],
-)
-def test_the_launcher_ends_with_the_first_error(
-    world: TrainingWorld, tmp_path: Path, fail: Callable[[], None], code: int, message: str
-) -> None:
-    def act(_: int) -> None:
-        _failing(1, fail)
-        run_line(_words(world, tmp_path / "out", "--nproc", 2), tmp_path / "log")
-
-    assert exit_code_of(start_child(act)) == code
-    told = (tmp_path / "log.err").read_text()
-    assert message in told
-    assert told.count("vlcpctl train-step:") == 1
-    assert (tmp_path / "log.out").read_text() == ""
 
 
 def test_divergence_in_every_process_is_told_once(world: TrainingWorld, tmp_path: Path) -> None:

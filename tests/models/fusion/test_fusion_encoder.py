@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from vlcpctl.core.batch import SpecialTokens
-from vlcpctl.core.errors import Incompatible, UsageError
+from vlcpctl.core.errors import Incompatible
 from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
@@ -71,33 +71,6 @@ def model_file(folder: Path, /, **changes: object) -> Path:
 # Reading and writing
 
 
-@pytest.mark.parametrize("heads", ["linear", "cosine"])
-def test_a_loaded_checkpoint_is_what_was_saved(heads: str, tmp_path: Path) -> None:
-    encoder = encoder_of(seed=1, heads=heads, temperature="learn:0.05", text_length=9)
-    encoders.save(encoder, tmp_path)
-    loaded = encoders.load(tmp_path)
-    assert loaded.family == "fusion"
-    assert (loaded.transform, loaded.width) == (encoder.transform, 8)
-    assert loaded.tokenize(["a"]).shape == (1, 9)
-    assert loaded.weights()["logit_scale"].requires_grad
-    assert same(outputs_of(encoder), outputs_of(loaded))
-
-
-def test_saved_bytes_depend_on_the_weights_alone(tmp_path: Path) -> None:
-    first, second, third = (tmp_path / name for name in "abc")
-    for place in (first, second, third):
-        place.mkdir()
-    encoders.save(encoder_of(seed=1), first)
-    encoders.save(encoder_of(seed=1), second)
-    encoders.save(encoders.load(first), third)
-    files = sorted(path.name for path in first.iterdir())
-    assert {"config.json", "model.safetensors", "tokenizer.json"} <= set(files)
-    for name in files:
-        one = (first / name).read_bytes()
-        assert one == (second / name).read_bytes()
-        assert one == (third / name).read_bytes()
-
-
 def test_a_checkpoint_names_no_path_of_this_machine(tmp_path: Path) -> None:
     path = model_file(tmp_path, text_pretrained=str(tmp_path))
     encoders.save(encoder_of(path, pretrained="none"), tmp_path)
@@ -105,14 +78,6 @@ def test_a_checkpoint_names_no_path_of_this_machine(tmp_path: Path) -> None:
 
 
 # Building
-
-
-def test_the_seed_decides_the_weights_and_nothing_else_is_drawn() -> None:
-    before = torch.random.get_rng_state()
-    first, again, other = encoder_of(seed=1), encoder_of(seed=1), encoder_of(seed=2)
-    assert torch.equal(before, torch.random.get_rng_state())
-    assert same(outputs_of(first), outputs_of(again))
-    assert not same(outputs_of(first), outputs_of(other))
 
 
 def test_the_papers_model_has_its_architecture() -> None:
@@ -132,22 +97,6 @@ def test_the_papers_model_has_its_architecture() -> None:
     assert counts["text_encoder"] == embeddings + 12 * layer + 6 * attention
     assert counts["image_projection"] == counts["text_projection"] == 768 * 256 + 256
     assert counts["word_head"] == 768 * 768 + 3 * 768 + 21128
-
-
-@pytest.mark.parametrize(("text", "trains"), [("fixed:0.07", False), ("learn:0.2", True)])
-def test_temperature_sets_the_scale_and_whether_it_trains(text: str, trains: bool) -> None:
-    scale = encoder_of(temperature=text).weights()["logit_scale"]
-    assert scale.requires_grad is trains
-    assert scale.exp().item() == pytest.approx(1 / float(text.split(":")[1]))
-
-
-def test_a_checkpoint_can_be_started_from(encoder: FusionEncoder, tmp_path: Path) -> None:
-    encoders.save(encoder, tmp_path)
-    started = encoder_of(tmp_path, temperature="learn:0.1")
-    assert same(outputs_of(started), outputs_of(encoder))
-    assert started.weights()["logit_scale"].exp().item() == pytest.approx(10)
-    with pytest.raises(UsageError, match="has its own weights"):
-        encoder_of(tmp_path, pretrained="none")
 
 
 def test_positions_are_interpolated_for_another_image_size(
@@ -292,26 +241,6 @@ def test_words_are_predicted_only_where_wanted(encoder: FusionEncoder) -> None:
     torch.testing.assert_close(some, everywhere.view(*at.shape, -1)[at])
 
 
-def test_gradients_reach_every_trained_weight() -> None:
-    encoder = encoder_of(temperature="learn:0.07")
-    out = outputs_of(encoder)
-    total = out.image.sum() + out.text.square().sum() + out.logits.square().sum()
-    (total + encoder.weights()["logit_scale"]).backward()
-    assert all(weight.grad is not None for weight in encoder.weights().values())
-
-
-def test_other_weights_leave_the_model_as_it_was(encoder: FusionEncoder) -> None:
-    encoder.module.train()
-    before = outputs_of(encoder)
-    others = {name: torch.zeros_like(weight) for name, weight in encoder.weights().items()}
-    image, text = encoder.features(*inputs(encoder), others)
-    assert not image.any()
-    assert not text.any()
-    assert not encoder.fused(*inputs(encoder), others).any()
-    assert all(part.training for part in encoder.module.modules())
-    assert same(before, outputs_of(encoder))
-
-
 def test_dropout_acts_in_training_alone(tmp_path: Path) -> None:
     encoder = encoder_of(model_file(tmp_path, text_cfg__dropout=0.5))
     own = dict(encoder.weights())
@@ -337,14 +266,6 @@ def test_dropout_stands_where_bert_has_it(tmp_path: Path) -> None:
         assert layer.self_attn.dropout == layer.dropout1.p == layer.dropout2.p == 0.5
     assert text.fusion_layers[0].multihead_attn.dropout == 0.5
     assert text.fusion_layers[0].dropout3.p == text.embeddings.dropout.p == 0.5
-
-
-@pytest.mark.parametrize("heads", ["linear", "cosine"])
-def test_double_precision_works_throughout(heads: str) -> None:
-    encoder = encoder_of(heads=heads)
-    encoder.module.double()
-    out = outputs_of(encoder, dict(encoder.weights()))
-    assert {getattr(out, field.name).dtype for field in fields(Outputs)} == {torch.float64}
 
 
 def test_cosine_heads_are_scaled_cosines_with_rows() -> None:

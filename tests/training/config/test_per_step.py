@@ -10,13 +10,11 @@ import torch
 from safetensors.torch import load_file
 from support.training import with_settings
 
-from vlcpctl.core.errors import UsageError
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.methods import TABLE
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.training.methods import (
     compose,
-    refuse_idle_scale,
     scaled,
 )
 from vlcpctl.training.plan import lines, make_plan
@@ -57,24 +55,6 @@ def test_a_number_of_steps_holds_for_every_method() -> None:
     dha, ema = scaled(compose("dha+ema", ["ema.decay=0.9"]), "20", 10, first=False)
     values = vars(dha) | vars(ema)
     assert (values["main_share"], values["decay"]) == pytest.approx((0.995**2, 0.81))
-
-
-@pytest.mark.parametrize(
-    ("names", "values", "text", "said"),
-    [
-        ("er", (), "paper", "--scale-per-step has no effect with --method er"),
-        ("lwf+modx", (), "80", "no effect with --method lwf.modx"),
-        ("dha", ("dha.adapt=false",), "80", "with its current settings it averages no weights"),
-        ("ctp", ("ctp.momentum=false",), "80", "no effect with --method ctp"),
-        ("ema", (), "paper", "no paper gives ema.decay; give the number of steps"),
-        ("ctp+ema", (), "paper", "no paper gives ema.decay"),
-    ],
-)
-def test_an_idle_scale_is_refused(
-    names: str, values: tuple[str, ...], text: str, said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        refuse_idle_scale(compose(names, values), text)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.program import run_program
 
 from vlcpctl.production.settings import NEW, with_given
 from vlcpctl.production.settings import Settings as StateSettings
@@ -101,26 +100,6 @@ def test_a_source_is_that_of_a_setting(name: str) -> None:
     found = preset(name)
     assert found.settings.keys() <= {*SETTINGS}
     assert found.sources.keys() <= found.settings.keys()
-
-
-def configured(capfd: pytest.CaptureFixture[str], *words: str) -> list[str]:
-    """What --print-config says of a training with ctp."""
-    ended = run_program(
-        capfd, "train-step", "task", "-o", "out", "--method", "ctp", "--print-config", *words
-    )
-    assert ended.code == 0
-    return ended.out.splitlines()
-
-
-def test_a_preset_may_set_hyper_parameters(capfd: pytest.CaptureFixture[str]) -> None:
-    source = "preset tiny, chosen on the validation split of Emoji-9"
-    assert f"ctp.queue = 0  [{source}]" in configured(capfd, "--preset", "tiny")
-    given = configured(capfd, "--preset", "tiny", "--set", "ctp.queue=256")
-    assert "ctp.queue = 256  [flag]" in given
-    kept = configured(capfd, "--preset", "tiny", "--set", "ctp.keep_queue=true")
-    assert "ctp.queue = 1024  [CTP, section 5.1, table 3]" in kept
-    default = next(one for one in configured(capfd) if one.startswith("ctp.queue"))
-    assert default == "ctp.queue = 1024  [CTP, section 5.1, table 3]"
 
 
 def test_what_presets_set_is_a_parameter_of_a_method() -> None:

@@ -17,12 +17,13 @@ from PIL import Image, ImageOps
 from support.checkpoints import save_encoder
 from support.commands import eval_probe as run
 from support.eval_rows import rows_in
+from support.one_by_one import projections, unit
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from vlcpctl.core.errors import BadInput, Diverged, TooManySkipped
 from vlcpctl.core.seeds import generator
-from vlcpctl.data.images.transforms import TrainView, decode_image, eval_view
+from vlcpctl.data.images.transforms import TrainView
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.evaluation.classification import linear_probe
 from vlcpctl.evaluation.classification.linear_probe import STRENGTHS, Probe, train_view
@@ -51,16 +52,7 @@ def probed(place: Path, out: Path, *words: Path, **options: Any) -> list[dict[st
 
 
 def features(checkpoint: Path, split: Split) -> np.ndarray:
-    """Unit embeddings, one image at a time."""
-    encoder = encoders.load(checkpoint)
-    encoder.module.eval()
-    found = []
-    with torch.no_grad():
-        for row in range(len(split)):
-            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.transform))
-            image, _ = encoder.features(encoder.pixels(pixels[None]), None)
-            found.append(image[0].double().numpy())
-    return np.stack(found) / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit(projections(checkpoint, split)[0].astype(float))
 
 
 def sklearn_score(train: tuple[np.ndarray, Any], test: tuple[np.ndarray, Any], how: float) -> float:

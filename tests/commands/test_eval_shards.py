@@ -19,7 +19,6 @@ from support.processes import exit_code_of, start_child
 from support.program import ProgramResult, check_refused, run_program
 
 from vlcpctl.data.tasks.task import open_stream
-from vlcpctl.deletion.places import UNFINISHED, Artifact
 from vlcpctl.evaluation import embedding
 from vlcpctl.evaluation.classification import labelled_sets
 from vlcpctl.evaluation.retrieval import protocols
@@ -254,14 +253,6 @@ def test_shards_of_something_else_are_refused_and_not_dropped(
         assert not rows.exists()
     run(*words(place, rows, "own", "--force"))
     assert not Output(rows).hidden.exists()
-
-
-def test_forget_finds_shards_of_its_data(place: Path, tmp_path: Path, run: Any) -> None:
-    rows = tmp_path / "rows"
-    run(*words(place, rows, "distractors", "--num-shards", 2, "--shard-index", 0))
-    partial_ = Output(rows).partial
-    (distractor,) = (task.content for task in open_stream(place / "others"))
-    assert distractor in Artifact(partial_, UNFINISHED, partial_).data
 
 
 def test_images_come_from_the_cache_and_the_joining_line_stores_them(

@@ -6,17 +6,15 @@ import json
 from itertools import combinations
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from support.checkpoints import save_encoder
 from support.commands import spatial_report as run
 from support.eval_rows import rows_in
+from support.one_by_one import projections, unit
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import Incompatible
-from vlcpctl.data.images.transforms import decode_image, eval_view
-from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.data.tasks.task import open_task
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
 from vlcpctl.models.encoders import NewModelOptions
@@ -44,27 +42,11 @@ def steps(place: Path, *numbers: int) -> list[Path]:
     return [place / "run" / f"{number:02d}" for number in numbers]
 
 
-def vectors(checkpoint: Path, task: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Unit images and texts, one at a time."""
-    encoder = encoders.load(checkpoint)
-    encoder.module.eval()
-    split = next(one for one in open_stream(task.parent) if one.path == task).split("test")
-    images, texts = [], []
-    with torch.no_grad():
-        for row in range(len(split)):
-            pixels = torch.tensor(eval_view(decode_image(split.image(row)), encoder.transform))
-            images.append(encoder.features(encoder.pixels(pixels[None]), None)[0][0].numpy())
-            ids = (encoder.tokenize([text]) for text in split.captions(row))
-            texts += [encoder.features(None, one)[1][0].numpy() for one in ids]
-    both = (np.stack(side) for side in (images, texts))
-    image, text = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in both)
-    return image, text
-
-
 def test_a_row_has_the_angles_of_a_loop_over_both_models(place: Path, tmp_path: Path) -> None:
     run([first(place)], steps(place, 0, 1), out=tmp_path / "rows", batch_size=3, quiet=True)
     (row,) = rows_in(tmp_path / "rows")
-    then, now = (vectors(path, first(place)) for path in steps(place, 0, 1))
+    split = open_task(first(place)).split("test")
+    then, now = (list(map(unit, projections(path, split))) for path in steps(place, 0, 1))
     for side, name in enumerate(("image", "text")):
         turned = rotations(then[side], now[side])
         changed = self_angle_changes(then[side], now[side])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +13,6 @@ from vlcpctl.training import loop as loop_module
 from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.settings import SaveEvery
 from vlcpctl.training.state import SavedProgress
-from vlcpctl.training.step import StepValues
 
 
 @pytest.fixture
@@ -43,29 +42,3 @@ def test_pairs_of_an_earlier_process_are_not_in_the_rate(loop: TrainingLoop) -> 
 
 def test_seconds_of_an_earlier_process_are_in_the_time(loop: TrainingLoop) -> None:
     assert loop.seconds() == 3  # 1 s of the earlier one
-
-
-@pytest.mark.parametrize(
-    ("terms", "loss", "shown"),
-    [
-        ({"contrastive": 4.0, "ctp/queue": 5.0}, "softmax", "contrastive 4.000 (chance 4.16)"),
-        ({"contrastive": 4.0}, "sigmoid", "contrastive 4.000 (chance 5.15)"),
-        ({"incclip/loss": 4.0, "incclip/distil": 1.0}, "softmax", "loss 5.000"),
-        ({}, "softmax", ""),
-    ],
-)
-def test_the_contrastive_loss_is_shown_beside_chance(
-    loop: TrainingLoop,
-    monkeypatch: pytest.MonkeyPatch,
-    terms: dict[str, float],
-    loss: str,
-    shown: str,
-) -> None:
-    monkeypatch.setattr(loop, "_record", lambda *_: None)
-    run, phase = cast("Any", loop.run), cast("Any", None)
-    run.settings = SimpleNamespace(batch_size=64, loss=loss)
-    tensors = {name: torch.tensor(value) for name, value in terms.items()}
-    total = torch.tensor(sum(terms.values()))
-    loop._unread = [(StepValues.of((phase, 0), total, tensors, {}), 0.1)]
-    loop._read(phase)
-    assert loop._note.rpartition(", ")[0] == shown

@@ -159,7 +159,7 @@ def test_a_table_has_lines_of_printed_values_and_of_values_here(tmp_path: Path) 
     text = [one.split() for one in styled(table).plain.splitlines() if one and one[0] != "-"]
     assert text[:8] == [
         ["Example,", "Table", "1:", "final", "scores"],
-        ["Recall"],
+        ["-------", "Recall", "-------"],
         ["row", "values", "first", "second", "mean", "hours"],
         ["SeqF", "paper", "30.0", "(0.5)", "42.5", "36.2", "-"],
         ["here", "40.0", "42.0", "41.0"],

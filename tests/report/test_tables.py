@@ -73,7 +73,7 @@ def test_runs_stand_in_groups_the_weakest_first(tmp_path: Path) -> None:
     assert found["own_final"].text == "70.00"
     assert {found[name].text for name in ("bwt_gem", "forgetting_max", "fr_dha")} == {"-"}
     said = "joint-b has no forgetting metrics: it was evaluated at its last step only"
-    assert said in table.readings
+    assert said in table.notes
 
 
 def test_the_matrix_shows_steps_by_tasks(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_change_against_the_start_is_in_the_table_of_final_scores(tmp_path: 
     table = _tables(tmp_path, rows)["Last model, mean over the tasks' own galleries"]
     assert table.columns[-1].name == "change"
     assert table.groups[-1].rows[0][-1].text == "-7.00"
-    assert table.readings[0].startswith("change (in rm): against the start")
+    assert table.notes[0].startswith("change (in rm): against the start")
 
 
 def test_two_averages_of_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def bold(*rows: Values, seeds: bool = True, higher_is_better: bool = True) -> li
     columns = (Column("rm", higher_is_better=higher_is_better),)
     group = RowGroup("", tuple((number_cell(Spread(values)),) for values in rows))
     numbers = [tuple(range(len(values))) for values in rows] if seeds else []
-    return [row[0].is_best for row in with_best_marked(columns, group, numbers).rows]
+    return [row[0].is_strong for row in with_best_marked(columns, group, numbers).rows]
 
 
 def test_nothing_is_bold_below_three_seeds() -> None:
@@ -383,10 +383,10 @@ def test_a_table_pairs_the_seeds_of_its_runs(tmp_path: Path, shift: float, is_bo
         rows += own_rows(matrix, seed=seed) + own_rows(better, run="b", seed=seed)
     table = _tables(tmp_path, rows)[FINAL]
     ((_, *best),) = [row for row in table.groups[0].rows if row[0].text == "b"]
-    assert best[1].is_best is is_bold  # rm, after the method
+    assert best[1].is_strong is is_bold  # rm, after the method
     assert "mean and sample standard deviation, 3 seeds" in table.notes
     has_note = any(note.startswith("bold: better than the rest of its") for note in table.notes)
-    assert has_note is any(cell.is_best for row in table.groups[0].rows for cell in row)
+    assert has_note is any(cell.is_strong for row in table.groups[0].rows for cell in row)
 
 
 def test_the_best_must_be_ahead_of_every_other() -> None:

@@ -186,8 +186,8 @@ class ForgettingReport(Quiet, Json):
         writes=True,
     )
     latex: MaybePath = option(
-        "Directory for the tables of the report as LaTeX tables, for the packages booktabs, "
-        "graphicx and siunitx",
+        "Directory for the tables of the report as LaTeX tables, for the packages booktabs "
+        "and graphicx",
         "DIR",
         TABLES,
         usual=True,

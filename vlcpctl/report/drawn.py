@@ -23,7 +23,7 @@ from vlcpctl.report.charts import (
     styles,
     ticks,
 )
-from vlcpctl.report.formats import on_one_line
+from vlcpctl.report.formats import paper_name
 from vlcpctl.report.report import Document
 from vlcpctl.report.scores import GROUPS, START, Run, Track
 from vlcpctl.report.tables import (
@@ -80,7 +80,7 @@ def _curves(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
     ]
     if not lines:
         return None
-    measure = on_one_line(key)
+    measure = paper_name(key)
     title = f"{measure} after each step, {what}"
     said = {
         "Band: lowest to highest seed.": any(one.has_band for one in lines),
@@ -123,13 +123,13 @@ def _kept(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
         return None
     places = np.hstack([one.means for one in lines])
     xs, ys = (ticks(float(one.min()), float(one.max())) for one in places)
-    title = f"Stability against plasticity in {on_one_line(key)}"
+    title = f"Stability against plasticity in {paper_name(key)}"
     caption = (
         f"{title}: a point for each run. Plasticity is own_learned, the score on each task just "
         "after learning it; stability is 100 - fr_dha, the percentage of that which the last model "
         "keeps, averaged over the earlier tasks."
     )
-    titles = (f"plasticity: {on_one_line(key)} just after learning", "stability: percent kept")
+    titles = (f"plasticity: {paper_name(key)} just after learning", "stability: percent kept")
     axes = (xs[0], xs[-1]), xs, ys, "{:g}".format
     return LineChart("stability", title, caption, titles, tuple(lines), *axes, (440, 300), 1)
 
@@ -147,7 +147,7 @@ def _heat_maps(runs: Sequence[Run], key: str, of: Styles, most: int) -> GridChar
         shown = own_means(run, key)[np.ix_([step + 1 for step in steps], tasks)]
         rows, columns = (tuple(map(step_name, numbers)) for numbers in (steps, tasks))
         grids += [RunGrid(run.name, of[run.name], rows, columns, shown)] if steps else []
-    title = f"{on_one_line(key)} by step and task"
+    title = f"{paper_name(key)} by step and task"
     caption = (
         f"{title}: a row for the model after each step, a column for each task; a stronger "
         "blue is a higher score."
@@ -168,7 +168,7 @@ def _bars(runs: Sequence[Run], key: str, of: Styles) -> GridChart | None:
         learned = [own[task, task] if task < last else math.nan for task in tasks]
         values = np.array([final, learned], np.float64)
         grids.append(RunGrid(run.name, of[run.name], ("last", "learned"), labels, values))
-    name = on_one_line(key)
+    name = paper_name(key)
     caption = f"{name} on each task's own gallery. Bar: last model. Tick: just after learning it."
     return GridChart("tasks", f"{name} per task, last model", caption, tuple(grids), is_bars=True)
 

@@ -7,47 +7,44 @@ import io
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from vlcpctl.core.console import emit, results
 from vlcpctl.core.words import as_markdown, printable
-from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.facts import WORST
 from vlcpctl.report.gates import Verdict, names_tracks
-from vlcpctl.report.table import UNDEFINED, Column, Table, TableCell, upper_headings
+from vlcpctl.report.table import UNDEFINED, Table, TableCell, upper_headings
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-# The name of a summary in papers, and in a few words what it is.
-_SUMMARIES = {
-    "own_learned": ("Learned", ""),
-    "own_final": ("Final", ""),
-    "merged_final": ("Final", ""),
-    "bwt_gem": ("BWT", "as in GEM"),
-    "bwt_incclip": ("BWT (IncCLIP)", "mean over the steps"),
-    "bwt_ctp": ("BWT (CTP)", "loss on the galleries so far"),
-    "forgetting_max": ("Forgetting", "from the highest score (Chaudhry et al.)"),
-    "fr_dha": ("FR", "percent of what was learned (DHA)"),
-    "fwt_gem": ("FWT", "before learning, against the start (GEM)"),
-    "transfer_zscl": ("Transfer", "before learning (ZSCL)"),
-    "avg_zscl": ("Avg.", "over steps and tasks (ZSCL)"),
-    "last_zscl": ("Last", "as Final (ZSCL)"),
-    "ka_fomo": ("KA", "knowledge accumulation (FoMo-in-Flux)"),
-    "zs_fomo": ("ZS", "zero-shot retention (FoMo-in-Flux)"),
-    "mean_per_class_recall": ("Mean per class", ""),
-    "pair_recall": ("Pair recall", ""),
-    "pair_precision": ("Pair precision", ""),
-    "pair_calibration": ("Pair calibration", ""),
-    "rm": ("R@mean", "mean of R@1, R@5 and R@10"),
-    "change": ("Change", "against the start"),
+_NAMES = {  # of summaries in papers
+    "own_learned": "Learned",
+    "own_final": "Final",
+    "merged_final": "Final",
+    "bwt_gem": "BWT",
+    "bwt_incclip": "BWT (IncCLIP)",
+    "bwt_ctp": "BWT (CTP)",
+    "forgetting_max": "Forgetting",
+    "fr_dha": "FR",
+    "fwt_gem": "FWT",
+    "transfer_zscl": "Transfer",
+    "avg_zscl": "Avg.",
+    "last_zscl": "Last",
+    "ka_fomo": "KA",
+    "zs_fomo": "ZS",
+    "mean_per_class_recall": "Mean per class",
+    "pair_recall": "Pair recall",
+    "pair_precision": "Pair precision",
+    "pair_calibration": "Pair calibration",
+    "rm": "R@mean",
+    "change": "Change",
 }
 _KEY = re.compile(r"(?:(i2t|t2i)_)?(rmean|r(?=\d)|acc(?=\d)|top(?=\d)|map_(?=\d))(\d*)")
 _STEMS = {"rmean": "R@mean", "r": "R@", "acc": "Top-", "top": "Top-", "map_": "mAP@"}
-_KEY_WORD = re.compile(rf"\b(?:{_KEY.pattern}|rm|mean_per_class_recall|{'|'.join(METRICS)})\b")
+_KEY_WORD = re.compile(rf"\b(?:{_KEY.pattern}|{'|'.join(_NAMES)})\b")
 
 _UNLIMITED = 10**4  # width if stdout is not a terminal
 _NOTE_WIDTH = 100  # at most
@@ -73,38 +70,23 @@ _SPECIAL = {
 _JOINED = re.compile(r"([-`',])(?=\1)")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _ARROWS = {None: "", True: r" $\uparrow$", False: r" $\downarrow$"}
-_HEADS = {"run": "Run", "method": "Method", "seeds": "Seeds"}
-_WAYS = {"i2t": "Image to text", "t2i": "Text to image", "both": "Both"}
-_NEEDS = r"% Needs \usepackage{booktabs}, \usepackage{siunitx} and \usepackage{graphicx}."
+_NEEDS = r"% Needs \usepackage{booktabs} and \usepackage{graphicx}."
 _FITTED = r"  \ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi"
-_SET_UP = (
-    r"\sisetup{detect-weight = true, separate-uncertainty = true, retain-explicit-plus = true}"
-)
 SUITE = "vlcpctl forgetting-report"
 JUNIT_HEAD = f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="{SUITE}"'
 _NO_XML = re.compile("[\ufffe\uffff]")  # what XML 1.0 excludes and `printable` keeps
 
 
-def paper_name(key: str) -> tuple[str, str] | None:
-    """(direction or "", name) of a key of a metric or of a summary; None for any other word.
+def paper_name(key: str) -> str:
+    """The name that papers print for a key of a metric or a summary; any other word as it is.
 
     >>> paper_name("i2t_r1"), paper_name("rm"), paper_name("fr_dha"), paper_name("run")
-    (('i2t', 'R@1'), ('both', 'R@mean'), ('', 'FR'), None)
+    ('i2t R@1', 'R@mean', 'FR', 'run')
     """
-    if key in _SUMMARIES:
-        return "both" if key == "rm" else "", _SUMMARIES[key][0]
     match = _KEY.fullmatch(key)
-    return match and (match[1] or "", f"{_STEMS[match[2]]}{match[3]}")
-
-
-def on_one_line(key: str) -> str:
-    """The name with its direction, or the word itself.
-
-    >>> on_one_line("i2t_r1"), on_one_line("rm"), on_one_line("run")
-    ('i2t R@1', 'R@mean', 'run')
-    """
-    way, name = paper_name(key) or ("", key)
-    return f"{way} {name}" if way in {"i2t", "t2i"} else name
+    if match is None:
+        return _NAMES.get(key, key)
+    return " ".join(filter(None, (match[1], f"{_STEMS[match[2]]}{match[3]}")))
 
 
 def with_paper_names(text: str) -> str:
@@ -113,7 +95,7 @@ def with_paper_names(text: str) -> str:
     >>> with_paper_names("Forgetting in rm, own galleries")
     'Forgetting in R@mean, own galleries'
     """
-    return _KEY_WORD.sub(lambda word: on_one_line(word[0]), text)
+    return _KEY_WORD.sub(lambda word: paper_name(word[0]), text)
 
 
 def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]]]) -> None:
@@ -141,87 +123,78 @@ def print_report(notes: Iterable[str], sections: Iterable[tuple[str, list[Table]
 
 
 def styled(table: Table, width: int = _UNLIMITED) -> Text:
-    """The table as styled lines, fitted to `width` terminal cells; unsafe text is escaped."""
+    """The table as styled lines of at most `width` terminal cells; unsafe text is escaped.
+
+    Columns that do not fit are in further blocks, each with the key columns; the last has the
+    notes. (A table of rich would shrink every column until no number can be read.)
+    """
     from rich.text import Text
 
-    blocks = fitted(table.with_texts(printable), width)
-    text = Text("\n").join(_block(block, width) for block in blocks)
-    for note in blocks[-1].every_note:
+    table = table.with_texts(printable)
+    names = [TableCell(column.name, is_faint=True) for column in table.columns]
+    widths = _widths(table, names, width)
+
+    def line(cells: Sequence[TableCell], places: Sequence[int]) -> Text:
+        """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
+        texts = []
+        for at in places:
+            style = "bold" if cells[at].is_strong else "dim" if cells[at].is_faint else ""
+            text = Text(cells[at].line, style, overflow="ellipsis")
+            text.align("right" if table.columns[at].is_number else "left", widths[at])
+            texts.append(text)
+        joined = Text(" " * _GAP).join(texts)
+        joined.rstrip()
+        return joined
+
+    lines = []
+    for places in _blocks(widths, table.keys, width):
+        rule = Text("-" * _room([widths[at] for at in places]), "dim")
+        lines += [Text(table.title, "bold"), rule]
+        first, upper = 0, []
+        for over, count in upper_headings([table.columns[at] for at in places]):
+            room = _room([widths[at] for at in places[first : first + count]])
+            upper.append(f" {over} ".center(room, "-")[:room] if over else " " * room)
+            first += count
+        lines += [Text((" " * _GAP).join(upper).rstrip(), "dim")] if upper else []
+        lines.append(line(names, places))
+        for group in table.groups:
+            lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
+            lines += [line(row, places) for row in group.rows]
+        lines += [rule, Text()]
+    text = Text("\n").join(lines)
+    for note in table.notes:
         text.append(_wrapped(note, width), "dim")
     return text
 
 
-def fitted(table: Table, width: int) -> list[Table]:
-    """The table in as few blocks of columns as fit, each with the key columns, the last with notes.
-
-    (A table of rich would shrink every column until no number can be read.)
-    """
-    widths = _widths(table, width)
-    keys = _total(widths[: table.keys])
-    blocks: list[list[int]] = [[]]
-    used = keys
-    for place, needed in enumerate(widths[table.keys :], table.keys):
-        if blocks[-1] and used + _GAP + needed > width:
-            blocks.append([])
-            used = keys
-        blocks[-1].append(place)
-        used += _GAP + needed
-    tables = [table.only([*range(table.keys), *places]) for places in blocks]
-    return [*(replace(block, notes=(), readings=()) for block in tables[:-1]), tables[-1]]
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _widths(table: Table, width: int) -> list[int]:
+def _widths(table: Table, names: Sequence[TableCell], width: int) -> list[int]:
     """Terminal cells of each column; the first takes what leaves room for numbers."""
     from rich.cells import cell_len
 
-    rows = [*_headings(table), *(row for group in table.groups for row in group.rows)]
-    first, *others = (
-        max(cell_len(cell.line) for cell in cells) for cells in zip(*rows, strict=True)
-    )
-    return [min(first, max(width // 2, width - _ROOM)), *others]
-
-
-def _headings(table: Table) -> list[list[TableCell]]:
-    """The upper headings, each above the first of its columns, if there are any, and the names."""
-    upper: list[str] = []
+    columns = zip(names, *(row for group in table.groups for row in group.rows), strict=True)
+    widths = [max(cell_len(cell.line) for cell in cells) for cells in columns]
+    widths[0] = min(widths[0], max(width // 2, width - _ROOM))
+    first = 0
     for over, count in upper_headings(table.columns):
-        upper += [over, *[""] * (count - 1)]
-    lines = [upper] if upper else []
-    lines.append([column.name for column in table.columns])
-    return [[TableCell(text, is_faint=True) for text in line] for line in lines]
+        missing = len(f" {over} ") - _room(widths[first : first + count]) if over else 0
+        widths[first] += max(0, missing)
+        first += count
+    return widths
 
 
-def _block(table: Table, width: int) -> Text:
-    """Title, header and groups between rules."""
-    from rich.text import Text
-
-    widths = _widths(table, width)
-    rule = Text("-" * _total(widths), "dim")
-    lines = [Text(table.title, "bold"), rule]
-    lines += [_line(line, table, widths) for line in _headings(table)]
-    for group in table.groups:
-        lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
-        lines += [_line(row, table, widths) for row in group.rows]
-    return Text("\n").join([*lines, rule, Text()])
+def _room(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
 
 
-def _line(cells: Iterable[TableCell], table: Table, widths: list[int]) -> Text:
-    """Cells aligned in their columns, a name that is too long cut with an ellipsis."""
-    from rich.text import Text
-
-    texts = []
-    for cell, column, width in zip(cells, table.columns, widths, strict=True):
-        style = "bold" if cell.is_best or cell.is_strong else "dim" if cell.is_faint else ""
-        text = Text(cell.line, style, overflow="ellipsis")
-        text.align("right" if column.is_number else "left", width)
-        texts.append(text)
-    line = Text(" " * _GAP).join(texts)
-    line.rstrip()
-    return line
+def _blocks(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """The places of the columns in as few blocks as fit, the keys in each."""
+    blocks = [[*range(keys)]]
+    for place in range(keys, len(widths)):
+        is_full = _room([widths[at] for at in (*blocks[-1], place)]) > width
+        if is_full and len(blocks[-1]) > keys:
+            blocks.append([*range(keys)])
+        blocks[-1].append(place)
+    return blocks
 
 
 def _wrapped(note: str, width: int) -> str:
@@ -237,7 +210,7 @@ def table_markdown(table: Table) -> str:
         if group.name:
             lines.append([f"*{as_markdown(group.name)}*"] + [""] * (len(heads) - 1))
         lines += [[_markdown_cell(cell) for cell in row] for row in group.rows]
-    notes = ["", markdown_list(table.every_note)] if table.every_note else []
+    notes = ["", markdown_list(table.notes)] if table.notes else []
     found = [f"| {' | '.join(cells)} |" for cells in lines]
     return "\n".join([f"### {as_markdown(table.title)}", "", *found, *notes])
 
@@ -257,7 +230,7 @@ def markdown_line(text: str) -> str:
 
 def _markdown_cell(cell: TableCell) -> str:
     text = cell.line if cell.value is not None else as_markdown(cell.line)
-    return f"**{text}**" if text and (cell.is_best or cell.is_strong) else text
+    return f"**{text}**" if text and cell.is_strong else text
 
 
 def records_csv(fields: Sequence[str], records: Iterable[Mapping[str, object]]) -> str:
@@ -286,7 +259,7 @@ def table_csv(table: Table) -> str:
     head = ["group"] if has_groups else []
     for column, has in zip(table.columns, has_sd, strict=True):
         is_key = column.is_number and not column.over
-        name = on_one_line(column.name) if is_key else column.title
+        name = paper_name(column.name) if is_key else column.title
         head += [name, f"{name} sd"] if has else [name]
     lines = [head]
     for group, row in rows:
@@ -322,20 +295,16 @@ def literal(text: str) -> str:
 
 
 def table_latex(table: Table, label: str) -> str:
-    r"""The table as a table environment, for booktabs and siunitx: the title is its caption.
+    """The table as a table environment, for booktabs: the title is its caption.
 
-    Keys of metrics have the names and arrows of papers. Numbers are in S columns with a deviation
-    as +-, the best of a column is bold. A table that is wider than the text is made smaller.
+    Keys of metrics have the names and arrows of papers, the best of a column is bold. A table that
+    is wider than the text is made smaller.
     """
-    meaning = ""
-    if not table.is_ordered:  # the tables of papers have their own headings
-        known = (_SUMMARIES.get(column.name, ("", "")) for column in table.columns)
-        meaning = "; ".join(f"{name}: {said}" for name, said in known if said)
-        table = replace(table, columns=tuple(map(_in_papers, table.columns)))
-    rows = [row for group in table.groups for row in group.rows]
-    formats = [_format(one, [row[at] for row in rows]) for at, one in enumerate(table.columns)]
+    # The tables of papers have their own headings.
+    named = str if table.is_ordered else with_paper_names
+    places = "".join("r" if one.is_number else "l" for one in table.columns)
     # One small paragraph, so that they take few lines of a page.
-    notes = latex("; ".join(filter(None, (*table.notes, meaning))))
+    notes = latex(named("; ".join(table.notes)))
     below = rf"  \par\smallskip\begin{{minipage}}{{\linewidth}}\scriptsize {notes}\end{{minipage}}"
     lines = [
         _NEEDS,
@@ -343,14 +312,11 @@ def table_latex(table: Table, label: str) -> str:
         r"  \centering\small",
         rf"  \caption{{{latex(with_paper_names(table.title))}}}",
         rf"  \label{{tab:{label}}}",
-        f"  {_SET_UP}",
         r"  \begin{lrbox}{0}",
-        r"  \begin{tabular}{",
-        *(f"    {one}" for one in formats),
-        "  }",
+        rf"  \begin{{tabular}}{{{places}}}",
         r"    \toprule",
         *(f"    {line}" for line in _heads(table)),
-        *(f"    {line}" for line in _body(table, formats)),
+        *(f"    {line}" for line in _body(table)),
         r"    \bottomrule",
         r"  \end{tabular}",
         r"  \end{lrbox}",
@@ -371,25 +337,8 @@ def latex(text: str) -> str:
     return _JOINED.sub(r"\1{}", "".join(_SPECIAL.get(char, char) for char in line))
 
 
-def _format(column: Column, cells: Sequence[TableCell]) -> str:
-    """A column of numbers that are aligned at the decimal marker, or one of words."""
-    numbers = [cell for cell in cells if _NUMBER.fullmatch(cell.text)]
-    if not column.is_number or not numbers:
-        return "c" if column.is_number else "l"
-    signs = {cell.text[0] for cell in numbers} & {"-", "+"}
-    parts = [cell.text.lstrip("-+").partition(".") for cell in numbers]
-    whole, decimals = max(len(one[0]) for one in parts), max(len(one[2]) for one in parts)
-    sds = [len(cell.sd.replace(".", "").lstrip("0")) for cell in numbers if cell.sd]
-    sd = f"({max(1, *sds)})" if sds else ""
-    sign = "-" if signs else ""
-    return f"S[table-format={sign}{whole}{f'.{decimals}' if decimals else ''}{sd}]"
-
-
 def _heads(table: Table) -> Iterator[str]:
-    """The heading, below upper ones with a rule under each.
-
-    It is in braces: a column of numbers would read it as one.
-    """
+    """The heading, below upper ones with a rule under each."""
     cells, rules, first = [], [], 1
     for over, count in upper_headings(table.columns):
         cells.append(rf"\multicolumn{{{count}}}{{c}}{{{latex(over)}}}")
@@ -398,15 +347,17 @@ def _heads(table: Table) -> Iterator[str]:
     if rules:
         yield f"{' & '.join(cells)} \\\\"
         yield " ".join(rules)
-    arrows = {} if table.is_ordered else _ARROWS
-    heads = (
-        f"{{{latex(column.name)}{arrows.get(column.higher_is_better, '')}}}"
-        for column in table.columns
-    )
-    yield f"{' & '.join(heads)} \\\\"
+    names = [latex(column.name) for column in table.columns]
+    if not table.is_ordered:
+        # A column of words may have the name of a run, such as in the table of settings.
+        names = [
+            latex(paper_name(one.name)) + _ARROWS[one.higher_is_better] if one.is_number else name
+            for one, name in zip(table.columns, names, strict=True)
+        ]
+    yield f"{' & '.join(names)} \\\\"
 
 
-def _body(table: Table, formats: Sequence[str]) -> Iterator[str]:
+def _body(table: Table) -> Iterator[str]:
     for group in table.groups:
         yield r"\midrule"
         if group.name:
@@ -415,28 +366,18 @@ def _body(table: Table, formats: Sequence[str]) -> Iterator[str]:
         for number, row in enumerate(group.rows):
             if table.is_ordered and number and row[0].text:
                 yield r"\addlinespace"
-            cells = map(_latex_cell, row, formats)
-            yield f"{' & '.join(cells)} \\\\"
+            yield f"{' & '.join(map(_latex_cell, row))} \\\\"
 
 
-def _latex_cell(cell: TableCell, form: str) -> str:
-    is_bold = cell.is_best or cell.is_strong
-    if form.startswith("S") and _NUMBER.fullmatch(cell.text):
-        number = f"{cell.text} +- {cell.sd}" if cell.sd else cell.text
-        return rf"\bfseries {number}" if is_bold else number
+def _latex_cell(cell: TableCell) -> str:
+    if _NUMBER.fullmatch(cell.text):
+        number = rf"\mathbf{{{cell.text}}}" if cell.is_strong else cell.text
+        return rf"${number} \pm {cell.sd}$" if cell.sd else f"${number}$"
     text = "--" if cell.text == UNDEFINED and cell.is_faint else latex(cell.line)
-    if is_bold and text:
+    if cell.is_strong and text:
         text = rf"\textbf{{{text}}}"
-    # Braces also keep a bracket at the start of a line from being an argument of the line before.
-    return f"{{{text}}}" if text and (form.startswith("S") or text[0] in "[*") else text
-
-
-def _in_papers(column: Column) -> Column:
-    """The column under the name that papers print, one direction of retrieval under a heading."""
-    # A column of words may have the name of a run, such as in the table of settings.
-    found = paper_name(column.name) if column.is_number else None
-    over, name = found or ("", _HEADS.get(column.name, column.name))
-    return replace(column, name=name, over=column.over or _WAYS.get(over, ""))
+    # A bracket at the start of a line would be an argument of the line before.
+    return f"{{{text}}}" if text and text[0] in "[*" else text
 
 
 def junit(verdicts: Sequence[Verdict]) -> str:

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from vlcpctl.report.charts import LEVEL_DASH, MARKERS, shade
-from vlcpctl.report.formats import on_one_line, paper_name
+from vlcpctl.report.formats import paper_name
 from vlcpctl.report.markup import Markup, attributes, escaped
 from vlcpctl.report.table import Column, TableCell, upper_headings
 
@@ -68,9 +68,8 @@ def _environment() -> jinja2.Environment:
 
 def _head(column: Column) -> tuple[str, str]:
     """The name of a column as papers have it, and the key that conditions take if it is another."""
-    if not column.is_number or paper_name(column.name) is None:
-        return column.name, ""
-    return on_one_line(column.name), column.name
+    name = paper_name(column.name) if column.is_number else column.name
+    return name, "" if name == column.name else column.name
 
 
 def _cells(
@@ -81,7 +80,6 @@ def _cells(
         marks = {
             "words": not column.is_number,
             "prose": column.name in _PROSE,
-            "best": cell.is_best,
             "strong": cell.is_strong,
             "faint": cell.is_faint,
         }

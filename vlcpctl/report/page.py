@@ -16,7 +16,7 @@ from vlcpctl.core.words import counted
 from vlcpctl.report.angles import MEASURES
 from vlcpctl.report.drawn import Styles, TrackCharts, histograms, run_styles, track_charts
 from vlcpctl.report.forgotten import forgotten_tables
-from vlcpctl.report.formats import on_one_line
+from vlcpctl.report.formats import paper_name
 from vlcpctl.report.gates import overall, verdicts_table
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
@@ -105,7 +105,7 @@ def opening_sentence(document: Document, track: Track) -> str:
     of = f", the highest and lowest of {len(trained)} runs," if is_many else ""
     steps = {run.steps for run in chains}
     after = f"{'up to ' if len(steps) > 1 else ''}{counted(max(steps), 'task')}"
-    return f"After {after}, {on_one_line(key)} on {where}{of} is {said}."
+    return f"After {after}, {paper_name(key)} on {where}{of} is {said}."
 
 
 def _lost(run: Run, key: str) -> str:
@@ -152,7 +152,7 @@ def _track(
 ) -> Iterator[Markup]:
     """The section of a track: its tables, and the charts between them."""
     key = document.key(track)
-    name = on_one_line(key)
+    name = paper_name(key)
     yield _part("heading", track.title)
     yield from (_part("table", one) for one in comparison_tables(track, key))
     # Before the matrices, which are long for many tasks.
@@ -170,7 +170,7 @@ def _by_task(
     document: Document, track: Track, styles: Styles, charts: TrackCharts
 ) -> Iterator[Markup]:
     key, most = document.key(track), _most(document)
-    name, runs = on_one_line(key), ordered_runs(track, key)
+    name, runs = paper_name(key), ordered_runs(track, key)
     if charts.kept:
         yield _part("heading", "Stability against plasticity", 3)
         yield _part("points", charts.kept)

@@ -334,7 +334,7 @@ def paper_table(paper: Paper) -> Table:
     if counts not in ([], [1]):
         said = " or ".join(map(str, counts))
         notes.append(f"here: mean and sample standard deviation over {said} seeds")
-    if any(cell.is_best for group in groups for row in group.rows for cell in row):
+    if any(cell.is_strong for group in groups for row in group.rows for cell in row):
         notes.append(BOLD)
     shown = {row.run for row in paper.rows if any(one.here is not None for one in row.cells)}
     missing = dict.fromkeys(row.run for row in paper.rows if row.run and row.run not in shown)

@@ -44,7 +44,6 @@ class TableCell(Struct, frozen=True, gc=False, repr_omit_defaults=True):
     text: str
     sd: str = ""
     value: float | None = None
-    is_best: bool = False
     is_strong: bool = False
     is_faint: bool = False
     values: tuple[float, ...] = ()
@@ -73,9 +72,8 @@ class Table:
     """A titled table with groups of rows and notes below.
 
     The first `keys` columns name a row; a terminal repeats them in every block of columns. Rows of
-    a table that `is_ordered` belong to the rows above them, so that they cannot be sorted. The
-    `readings` are notes such as "bwt_gem: negative = forgetting", for which a heading may have an
-    arrow instead. Files and labels are called `name`, or else by the title.
+    a table that `is_ordered` belong to the rows above them, so that they cannot be sorted. Files
+    and labels are called `name`, or else by the title.
     """
 
     title: str
@@ -84,18 +82,7 @@ class Table:
     notes: tuple[str, ...] = ()
     keys: int = 1
     is_ordered: bool = False
-    readings: tuple[str, ...] = ()
     name: str = ""
-
-    @property
-    def every_note(self) -> tuple[str, ...]:
-        """The notes, then how to read the columns."""
-        return (*self.notes, *self.readings)
-
-    def only(self, places: Sequence[int]) -> Table:
-        """The table with only the columns at these places."""
-        columns = tuple(self.columns[place] for place in places)
-        return replace(self._mapped(lambda row: tuple(row[i] for i in places)), columns=columns)
 
     def with_texts(self, change: Callable[[str], str]) -> Table:
         """The table with every text changed, such as made safe for a terminal."""
@@ -103,21 +90,18 @@ class Table:
             replace(column, name=change(column.name), over=change(column.over))
             for column in self.columns
         )
-        rows = self._mapped(
-            lambda row: tuple(structs.replace(one, text=change(one.text)) for one in row)
+        groups = tuple(
+            RowGroup(
+                change(group.name),
+                tuple(
+                    tuple(structs.replace(one, text=change(one.text)) for one in row)
+                    for row in group.rows
+                ),
+            )
+            for group in self.groups
         )
-        return replace(
-            self,
-            title=change(self.title),
-            columns=columns,
-            groups=tuple(replace(one, name=change(one.name)) for one in rows.groups),
-            notes=tuple(map(change, self.notes)),
-            readings=tuple(map(change, self.readings)),
-        )
-
-    def _mapped(self, change: Callable[[tuple[TableCell, ...]], tuple[TableCell, ...]]) -> Table:
-        groups = (RowGroup(group.name, tuple(map(change, group.rows))) for group in self.groups)
-        return replace(self, groups=tuple(groups))
+        title, notes = change(self.title), tuple(map(change, self.notes))
+        return replace(self, title=title, columns=columns, groups=groups, notes=notes)
 
 
 def upper_headings(columns: Sequence[Column]) -> list[tuple[str, int]]:
@@ -166,13 +150,13 @@ def with_best_marked(
         if column.higher_is_better is not None:
             cells = [row[place] for row in rows]
             for number in _best(cells, seeds, higher_is_better=column.higher_is_better):
-                rows[number][place] = structs.replace(cells[number], is_best=True)
+                rows[number][place] = structs.replace(cells[number], is_strong=True)
     return RowGroup(group.name, tuple(tuple(row) for row in rows))
 
 
 def seed_notes(groups: Sequence[RowGroup], seeds: Sequence[int]) -> tuple[str, ...]:
     """What the numbers of runs with these numbers of seeds are, and what bold is, if any is."""
-    is_bold = any(cell.is_best for group in groups for row in group.rows for cell in row)
+    is_bold = any(cell.is_strong for group in groups for row in group.rows for cell in row)
     return tuple(note for note in (seed_note(seeds), BOLD if is_bold else "") if note)
 
 

@@ -105,10 +105,9 @@ def comparison_tables(track: Track, key: str) -> list[Table]:
         names = [name for name in _OWN if name != "fwt_gem" or _is_defined(runs, key, name)]
         trained, shown = [run for run in runs if run.steps], [_summary(key, name) for name in names]
         title = f"Forgetting in {key}, own galleries"
-        found = _comparison(title, runs, trained, shown, "forgetting")
         reasons = ((run.name, run.why_undefined(DEFINITIONS["bwt_gem"])) for run in runs)
         said = [f"{name} has no forgetting metrics: {why}" for name, why in reasons if why]
-        tables.append(replace(found, readings=(*said, *found.readings)))
+        tables.append(_comparison(title, runs, trained, shown, "forgetting", said))
     benchmarks = _benchmarks(track, key)
     return tables if benchmarks is None else [*tables, benchmarks]
 
@@ -241,9 +240,9 @@ def _comparison(
         if rows:
             seeds = [run.seeds for run in members]
             groups.append(with_best_marked(heads, RowGroup(group, rows), seeds))
-    every_note = (*notes, *seed_notes(groups, [len(run.seeds) for run in every]))
-    readings = tuple(one.reading for one in shown if one.reading)
-    return Table(title, heads, tuple(groups), every_note, readings=readings, name=name)
+    of_seeds = seed_notes(groups, [len(run.seeds) for run in every])
+    readings = (one.reading for one in shown if one.reading)
+    return Table(title, heads, tuple(groups), (*notes, *of_seeds, *readings), name=name)
 
 
 def _words(runs: Sequence[Run]) -> _Words:

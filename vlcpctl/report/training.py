@@ -415,12 +415,13 @@ def _cost_table(cards: Cards) -> Table | None:
     several = any(len({one.seed for one in of}) > 1 for of in cards.runs.values())
     sums = "seconds and pairs: sums over the tasks; memory: the highest; state and model: the last"
     of_seeds = "means over the seeds, with the standard deviation of the seconds"
-    notes = (sums, of_seeds) if several else (sums,)
+    notes = [sums, *([of_seeds] if several else [])]
     columns = (Column("run", is_number=False), *map(Column, ("tasks", *names)))
-    readings = tuple(note for name, note in _COST_NOTES.items() if name in names)
-    group = RowGroup("", tuple(rows))
-    found = Table("Cost of the training", columns, (group,), notes, readings=readings, name="cost")
-    return found if rows else None
+    notes += [note for name, note in _COST_NOTES.items() if name in names]
+    groups = (RowGroup("", tuple(rows)),)
+    return (
+        Table("Cost of the training", columns, groups, tuple(notes), name="cost") if rows else None
+    )
 
 
 def settings_table(settings: Mapping[str, SettingTexts]) -> Table | None:

@@ -35,7 +35,6 @@ from vlcpctl.report.gates import Verdict, overall, verdicts_table
 from vlcpctl.report.page import page
 from vlcpctl.report.papers import FIELDS, paper_table
 from vlcpctl.report.report import FACTS, TITLE, Document, facts_csv, summary
-from vlcpctl.report.table import Table
 from vlcpctl.report.tables import definitions_table
 
 _OTHER = re.compile(r"[^a-z0-9]+")
@@ -131,30 +130,8 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
             if is_csv:
                 yield f"{name}.csv", table_csv(titled)
             else:
-                shown = _in_paper(titled, document)
+                shown = titled.with_texts(lambda text: document.short_names.get(text, text))
                 yield f"{name}.tex", chosen + table_latex(shown, name)
-
-
-def _in_paper(table: Table, document: Document) -> Table:
-    """The table with the names of runs in a paper; a column that then repeats them is left out.
-
-    A run that has the name of its method is called as the method's title begins, such as "Mod-X".
-    """
-    from vlcpctl.methods import TABLE
-
-    names = dict(document.short_names)
-    for name, method in TABLE.items():
-        title, colon, _ = method.title.partition(": ")
-        if colon and " " not in title:
-            names |= {name: title} | {k: title for k, one in names.items() if one == name}
-    table = table.with_texts(lambda text: names.get(text, text))
-    rows = [row for group in table.groups for row in group.rows]
-    kept = [
-        place
-        for place, column in enumerate(table.columns)
-        if column.name != "method" or any(row[place].text not in {"", row[0].text} for row in rows)
-    ]
-    return replace(table.only(kept), keys=sum(place < table.keys for place in kept))
 
 
 def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:

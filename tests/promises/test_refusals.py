@@ -65,6 +65,7 @@ MISTAKES = (
     (f"{FIRST} seqf".replace(A, "stream"), 3, f"{A} {B}"),
     (f"{FIRST} seqf".replace(A, "golden.parquet"), 3, "'vlcpctl split'"),
     (f"{FIRST} seqf".replace(A, B), 2, "--from-scratch"),
+    (f"{FIRST} joint".replace(A, f"{A} {A}"), 2, "once"),
     (f"{NEXT} er", 2, "--buffer"),
     (f"{NEXT} er --buffer {A}", 3, "'vlcpctl buffer'"),
     (f"{NEXT} er --buffer later", 2, "01-part-1"),

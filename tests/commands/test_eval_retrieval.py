@@ -59,9 +59,12 @@ def evaluate(place: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
 
 
 def test_a_row_for_every_gallery_goes_to_stdout(
-    place: Path, capsys: pytest.CaptureFixture[str]
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(tasks(place), [place / "run" / "01"], gallery="both", quiet=True)
+    timings = tmp_path / "timings"
+    run(tasks(place), [place / "run" / "01"], gallery="both", quiet=True, timings=timings)
+    told = [row["what"] for row in rows_in(timings) if row["seconds"] >= 0]
+    assert (told.count("embed"), "search" in told) == (3, True)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(row["gallery"], row["task_step"], len(row["tasks"])) for row in rows] == [
         *(("own", step, 1) for step in range(3)),

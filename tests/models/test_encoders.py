@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import init
+from torch.overrides import TorchFunctionMode
 
 from vlcpctl.core.errors import UsageError
 from vlcpctl.models import encoders
@@ -39,12 +42,33 @@ def same(one: Encoder, other: Encoder) -> bool:
     return all(map(torch.equal, results(one), results(other)))
 
 
+DRAWS = {torch.Tensor.normal_, torch.Tensor.uniform_, torch.randn, init.normal_, init.uniform_}
+
+
+class Drawn(TorchFunctionMode):
+    """Counts what draws random numbers."""
+
+    count = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.count += func in DRAWS
+        return func(*args, **(kwargs or {}))
+
+
 @families
-def test_a_loaded_checkpoint_is_what_was_saved(name: str, tmp_path: Path) -> None:
+def test_a_loaded_checkpoint_is_what_was_saved_and_nothing_is_drawn_for_it(
+    name: str, tmp_path: Path
+) -> None:
     options = {"temperature": "learn:0.05", "text_length": 9, "image_size": 24}
-    encoder = built(name, seed=1, **options)
-    encoders.save(encoder, tmp_path)
-    loaded = encoders.load(tmp_path)
+    with Drawn() as drawn:
+        encoder = built(name, seed=1, **options)
+        assert drawn.count > 10
+        encoders.save(encoder, tmp_path)
+        drawn.count = 0
+        loaded = encoders.load(tmp_path)
+    assert drawn.count == 0
     assert (loaded.transform, loaded.width) == (encoder.transform, 8)
     assert loaded.tokenize(["a"]).shape == (1, 9)
     assert loaded.weights()["logit_scale"].requires_grad
@@ -78,11 +102,14 @@ def test_the_seed_decides_the_weights_and_nothing_else_is_drawn(name: str) -> No
 @families
 @pytest.mark.parametrize(("text", "trains"), [("fixed:0.07", False), ("learn:0.2", True)])
 def test_temperature_sets_the_scale_and_whether_it_trains(
-    name: str, text: str, *, trains: bool
+    name: str, tmp_path: Path, text: str, *, trains: bool
 ) -> None:
-    scale = built(name, temperature=text).weights()["logit_scale"]
-    assert scale.requires_grad is trains
-    assert scale.exp().item() == pytest.approx(1 / float(text.split(":")[1]))
+    encoder = built(name, temperature=text)
+    encoders.save(encoder, tmp_path)
+    for one in (encoder, encoders.load(tmp_path)):
+        scale = one.weights()["logit_scale"]
+        assert scale.requires_grad is trains
+        assert scale.exp().item() == pytest.approx(1 / float(text.split(":")[1]))
 
 
 @families

@@ -45,6 +45,8 @@ MISTAKES = (
     (f"{FIRST} seqf --batch-size 64", 2, "12"),
     (f"{FIRST} seqf --nproc 3", 2, "--batch-size 3"),
     (f"{FIRST} seqf --epochs 2", 2, "--steps"),
+    (f"{FIRST} seqf --momentum 0.5", 2, "--optimizer sgd"),
+    (f"{FIRST} seqf --weight-decay 0 --decay all", 2, "--decay"),
     (f"{FIRST} seqf --device cuda", 2, "--device cpu"),
     (f"{FIRST} seqf --compile", 2, "CXX"),
     (f"{FIRST} seqf --keep best:val_loss", 2, "--holdout"),

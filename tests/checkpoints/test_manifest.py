@@ -12,8 +12,12 @@ from typing import Any
 import pytest
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
+from vlcpctl.checkpoints.model_facts import facts_of_encoder
 from vlcpctl.core.errors import BadInput
 from vlcpctl.files.manifest import seal_of
+from vlcpctl.models import encoders
+from vlcpctl.models.encoders import NewModelOptions
+from vlcpctl.models.imports import open_clip
 
 TRAINED = CheckpointManifest(
     identity={"run": "ctp", "seed": 1},
@@ -32,8 +36,6 @@ TRAINED = CheckpointManifest(
     parent="cd",
     origins={"lr": "flag"},
 )
-LAST = ["files", "digests", "seal", "made_by"]
-HEAD = ["schema", "content", "identity", "run", "method"]
 FILES = {"model.safetensors": "ef"}
 DIGESTS = {"model.safetensors": {"bytes": 2, "xxh3_128": "ab"}}
 
@@ -147,3 +149,12 @@ def test_an_edit_of_any_field_is_noticed(tmp_path: Path, name: str, value: objec
 def test_it_is_read_without_torch() -> None:
     program = "import sys, vlcpctl.checkpoints.manifest; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_texts_have_the_length_of_open_clip_if_none_is_configured() -> None:
+    encoder = encoders.build("micro", NewModelOptions(seed=0))
+    texts = {k: v for k, v in encoder.config["text_cfg"].items() if k != "context_length"}
+    bare = replace(encoder, config={**encoder.config, "text_cfg": texts})
+    assert facts_of_encoder(encoder, "micro", None)["text_length"] == 12
+    usual = open_clip().CLIPTextCfg().context_length
+    assert facts_of_encoder(bare, "micro", None)["text_length"] == usual == 77

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from vlcpctl.checkpoints.checkpoint import ParentCheckpoint
+from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.checkpoints.merge_rules import Average, Ema, MergeRule, ModelStock, Ties
+from vlcpctl.checkpoints.merging import MergeInputs, manifest_of
 from vlcpctl.core.batch import Weights
 
 SHAPES: dict[str, tuple[int, ...]] = {"a": (7, 5), "b": (11,), "still": (3,), "logit_scale": ()}
@@ -220,3 +224,25 @@ def test_a_rule_changes_none_of_the_models(rule: MergeRule) -> None:
     rule.merged(given, base)
     for model, expected in zip([*given, base], [*models(3), start()], strict=True):
         check_same_bytes(model, expected)
+
+
+def _parent(task: str) -> ParentCheckpoint:
+    made = CheckpointManifest(
+        run="r",
+        method="seqf",
+        identity={},
+        content=f"model of {task}",
+        tasks=[task],
+        task_names=["week"],
+        task_steps=[0],
+        step=0,
+    )
+    return ParentCheckpoint(Path(task), made)
+
+
+def test_tasks_learned_side_by_side_count_one_after_the_other() -> None:
+    """Each is the first of a stream of its own; one that several have learned counts once."""
+    models = tuple(_parent(task) for task in ("one", "other", "one", "third"))
+    found = manifest_of(MergeInputs(models), Average(), "r")
+    assert list(found.tasks) == ["one", "other", "third"]
+    assert (list(found.task_steps), found.step) == ([0, 1, 2], 2)

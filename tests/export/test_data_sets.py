@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+import yaml
 from support.pair_files import rows, write_parquet
 from support.program import check_refused, run_program
 
@@ -18,6 +19,7 @@ from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream as split_stream
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import open_stream
+from vlcpctl.export.data_card import front_matter
 from vlcpctl.export.data_sets import DataSetExport
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream, make_task
 
@@ -216,3 +218,23 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
         ended = run_program(capfd, "export", *words, "-o", tmp_path / "out", "-q")
         check_refused(ended, "export", code, said)
     assert not (tmp_path / "out").exists()
+
+
+def test_any_text_reads_back() -> None:
+    texts = [
+        "no",
+        "1e3",
+        "\U0001f600 x",
+        "\\ud83d\\ude00",
+        "\\\U0001f600",
+        "\xe9\u2028\x7f",
+        "a: b",
+    ]
+    fields = {
+        "texts": texts,
+        "\U0001f601": {"no": [], "x": None},
+        "dtype": [{"name": "\U00010000"}],
+    }
+    text = front_matter(fields)
+    assert text.isascii()
+    assert yaml.safe_load(text.removeprefix("---\n").removesuffix("---")) == fields

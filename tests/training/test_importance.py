@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -11,10 +12,12 @@ import torch
 from safetensors.torch import load_file
 from support.marks import mostly_slow
 from support.training import journal, resnet, with_settings
+from torch import Tensor
 
 from vlcpctl.core.batch import Batch, Features, Terms
 from vlcpctl.core.method import TRAIN, Method, Phase, Run, Slot
 from vlcpctl.core.params import copy_, copy_of
+from vlcpctl.methods.si import Si
 from vlcpctl.models.dual_encoder import WEIGHTS_FILE as WEIGHTS
 from vlcpctl.testing.battery import TrainingWorld, request
 from vlcpctl.testing.tiny_stream import make_task
@@ -180,3 +183,30 @@ def test_a_phase_with_weights_of_its_own_leaves_the_model_alone(
     own = load_file(found[1] / "method" / "aside" / "own.safetensors")
     assert all(torch.equal(plain[name], beside[name]) for name in plain)
     assert any(not torch.equal(plain[name], own[name]) for name in plain)
+
+
+OTHER = "ewc"  # before SI in the order of names
+
+
+def test_si_sees_the_loss_alone_whatever_penalty_another_method_adds(
+    world: TrainingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At step 0 the penalty is 0, so both runs take the same step; at step 1 it pulls."""
+    for method in ("si", f"{OTHER}+si"):
+        train_step(request(world, method, 0, tmp_path / method, buffered=False))
+    seen: list[dict[str, Tensor]] = []
+    looked = Si.after_backward
+
+    def look(self: Si, run: Run, grads: Mapping[str, Tensor]) -> None:
+        if run.phase == "train" and run.step == 1:
+            seen.append({name: grad.clone() for name, grad in grads.items()})
+        looked(self, run, grads)
+
+    monkeypatch.setattr(Si, "after_backward", look)
+    for method in ("si", f"{OTHER}+si"):
+        train_step(request(world, method, 1, tmp_path / method, buffered=False))
+    alone, beside = seen
+    assert all(torch.equal(alone[name], beside[name]) for name in alone)
+    other = (tmp_path / f"{OTHER}+si" / "01" / "metrics.jsonl").read_text()
+    assert f'"{OTHER}/penalty": 0.0' in other.splitlines()[0]
+    assert f'"{OTHER}/penalty": 0.0' not in other.splitlines()[1]

@@ -1,4 +1,4 @@
-"""Options that only change speed and last bits: where they have no effect, and where recorded."""
+"""Options that only change speed and last bits: where they are recorded, and --precision auto."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from vlcpctl.core import machine
 from vlcpctl.core.devices import set_arithmetic
 from vlcpctl.testing.battery import TrainingWorld, request
+from vlcpctl.training.adaptation import adapted_as_far_as_known
+from vlcpctl.training.methods import compose
 from vlcpctl.training.request import TrainRequest, numeric
+from vlcpctl.training.settings import Settings
 
 
 @pytest.fixture
@@ -42,3 +46,44 @@ def test_arithmetic_is_set_for_the_process() -> None:
     assert torch.backends.cudnn.benchmark
     assert not torch.backends.cudnn.deterministic
     set_arithmetic(tf32=False)
+
+
+def resolved(device: str, wanted: str = "auto") -> str:
+    step = TrainRequest(
+        tasks=(Path("task"),),
+        out=Path("out"),
+        methods=compose("seqf"),
+        settings=Settings(precision=wanted),
+        device=device,
+    )
+    return adapted_as_far_as_known(step).settings.precision
+
+
+@pytest.mark.parametrize(
+    ("device", "available", "has_bf16", "expected"),
+    [
+        ("auto", True, True, "bf16"),
+        ("cuda", True, True, "bf16"),
+        ("cuda:1", True, False, "fp32"),
+        ("auto", False, True, "fp32"),
+        ("cpu", True, True, "fp32"),
+    ],
+)
+def test_it_is_what_the_device_has(
+    monkeypatch: pytest.MonkeyPatch,
+    device: str,
+    expected: str,
+    *,
+    available: bool,
+    has_bf16: bool,
+) -> None:
+    monkeypatch.setattr(machine, "DRIVERS", ("/",))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: available)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *, including_emulation: has_bf16)
+    assert resolved(device) == expected
+
+
+def test_without_a_driver_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "DRIVERS", ())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: 1 / 0)
+    assert resolved("auto") == "fp32"

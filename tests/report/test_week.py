@@ -50,8 +50,8 @@ FAILS = verdict(value=9.0, low=6.0, high=12.0, holds=True, passes=False, is_clea
 PLAIN = verdict(against=None, low=None, high=None, chance=None, is_resolved=None)
 
 
-def curve(values: list[float], chance: float | None = 4.16) -> tuple[str, Any, float | None]:
-    return "contrastive", np.array([np.arange(len(values)), values], np.float64), chance
+def curve(*values: float) -> tuple[str, Any]:
+    return "contrastive", np.array([np.arange(len(values)), values], np.float64)
 
 
 def lost(count: int = 3, name: str = "00-golden", **changed: Any) -> list[Tally]:
@@ -88,7 +88,7 @@ def facts(**changed: Any) -> _Found:
         "kept": [Moved("kept: mean of 2 weeks", "learning", 26.3, 38.0, 8.0, 15.4, 240, 2.0)],
         "guards": [Moved("00-golden", "the start", 80.3, 77.9, -5.3, 0.5, 50, 2.0)],
         "lost": lost(),
-        "loss": curve([4.0, 3.0, 2.5] * 10),
+        "loss": curve(*[4.0] * 3, 3.0, *[float("nan"), 2.0] * 20),
         "roll_out": None,
         "names": {"00-week-0001": "week 1"},
     }
@@ -120,6 +120,8 @@ def test_the_page_and_the_terminal_say_the_same() -> None:
         assert " ".join(one.split()) in said
         assert " ".join(one.split()) in text
     assert [part.name for part in crowded.parts()] == ["changed", "lost", "loss", "cost"]
+    assert "changed lr 0.002 (was 0.0001); sources week3.parquet (was week2.parquet)," in said
+    assert "loss contrastive 4.00 at first, 2.00 at the end" in said
     assert "loser lost 0.4" in said
     assert ("gained 4.0" in said, "gained 4.0" in text) == (False, True), "gains come last"
     assert "... the rest is on the page" in said
@@ -182,23 +184,6 @@ def test_a_bar_shows_the_change_its_interval_and_the_bound() -> None:
         assert drawn in found.page()
 
 
-@pytest.mark.parametrize(
-    ("values", "remark"),
-    [
-        ([4.2, 4.15] * 10, "it ends at chance"),
-        ([1.0] * 20, "it is flat"),
-        ([4.0] * 10 + [2.0] * 10, ""),
-        ([4.2, 4.2], ""),
-    ],
-)
-def test_a_loss_that_is_flat_or_ends_at_chance_is_remarked(
-    values: list[float], remark: str
-) -> None:
-    said = facts(loss=curve(values)).loss_words()
-    assert said.split("chance is 4.16")[1].removeprefix(": ").startswith(remark)
-    assert (": " in said) == bool(remark)
-
-
 def test_the_roll_out_is_there_if_the_report_has_it() -> None:
     rows = (RowGroup("", ((TableCell("keep it"),),)),)
     table = Table("Roll-out", (Column("index"),), rows, ("prod, index by x: the index can stay",))
@@ -231,7 +216,7 @@ def test_hostile_names_are_text(name: str) -> None:
         settings={name: (name, f"{name} now")},
         data={name: (name, name)},
         lost=lost(name=name, wrong=name, key=name),
-        loss=(name, curve([1.0] * 12)[1], 4.0),
+        loss=(name, curve(4.0, 2.0)[1]),
     )
     usual = facts(warnings=["w"], learned=[], lost=lost(wrong=None))
     page = hostile.page()

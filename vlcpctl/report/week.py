@@ -18,7 +18,7 @@ import numpy as np
 from vlcpctl.checkpoints.manifest import CheckpointManifest
 from vlcpctl.core.words import duration, printable, size, wrapped
 from vlcpctl.metrics.calibration import METRICS
-from vlcpctl.metrics.chance import loss_at_chance, margin_of
+from vlcpctl.metrics.chance import margin_of
 from vlcpctl.report.charts import Floats, Line, RunStyle
 from vlcpctl.report.forgotten import Library, Tally, deepest, find_lost, lost_cards, open_library
 from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words
@@ -28,7 +28,7 @@ from vlcpctl.report.ranks import RankIntervals
 from vlcpctl.report.report import Document, drops_of
 from vlcpctl.report.rollout import NEITHER, roll_out_table
 from vlcpctl.report.scores import Against, Drop, earlier_tasks
-from vlcpctl.report.table import UNDEFINED, Column, RowGroup, Table, TableCell, fixed
+from vlcpctl.report.table import UNDEFINED, Table, fixed
 from vlcpctl.report.training import loss_chart, read_log
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ _MOST_SAID, _MOST_SCORES = 4, 6  # sentences and scores in the terminal
 _NAME, _SINCE = 23, 10  # characters of columns
 _ROWS = 300  # of the log
 _TERMS = ("contrastive", "loss")  # the first that a log has is drawn
-# A loss ends at chance if it is at least this share of it, and is flat if the means of the first
-# and the last tenth of its steps differ by at most this share.
-_AT_CHANCE, _FLAT, _FEWEST_STEPS = 0.97, 0.02, 10
 
 Pairs = Mapping[str, tuple[str, str]]  # by name: in the week before, and in this one
 
@@ -343,36 +340,13 @@ class _Found:
             yield "unknown: no ranks were saved"
 
     @cached_property
-    def loss(self) -> tuple[str, Floats, float | None] | None:
-        """A term of the training's loss, (2, N), and what it is where nothing was learned."""
+    def loss(self) -> tuple[str, Floats] | None:
+        """A term of the training's loss, (2, N): the contrastive one, if it was logged."""
         if self.week.checkpoint is None:
             return None
-        made = CheckpointManifest.read(self.week.checkpoint)
-        log = read_log(self.week.checkpoint, made, _ROWS)
-        term = next((one for one in _TERMS if log and one in log.terms), None)
-        if log is None or term is None:
-            return None
-        settings = made.identity.get("settings") or {}
-        batch = settings.get("batch_size")
-        if term != _TERMS[0] or not isinstance(batch, int) or batch < 2:
-            return term, log.terms[term], None
-        return term, log.terms[term], loss_at_chance(batch, settings.get("loss") == "sigmoid")
-
-    def loss_words(self) -> str:
-        """Where the loss begins and ends, with a remark if that is at chance or it is flat."""
-        if self.loss is None:
-            return ""
-        term, (_, every), chance = self.loss
-        values = every[np.isfinite(every)]
-        count = max(1, len(values) // 10, min(5, len(values) // 2))
-        first, last = float(values[:count].mean()), float(values[-count:].mean())
-        said = f"{term} {first:.2f} at first, {last:.2f} at the end"
-        said += "" if chance is None else f"; chance is {chance:.2f}"
-        if len(every) < _FEWEST_STEPS:
-            return said
-        if chance is not None and last >= _AT_CHANCE * chance:
-            return f"{said}: it ends at chance, as a model that has learned nothing"
-        return f"{said}: it is flat" if abs(first - last) <= _FLAT * abs(first) else said
+        log = read_log(self.week.checkpoint, CheckpointManifest.read(self.week.checkpoint), _ROWS)
+        terms = log.terms if log else {}
+        return next(((one, terms[one]) for one in _TERMS if one in terms), None)
 
     def parts(self) -> Iterator[Part]:
         """What the page and the terminal say below the scores."""
@@ -382,12 +356,9 @@ class _Found:
             # It begins with the names of the model and of its only index.
             said = self.index.partition(": ")[2] or self.index
             yield Part("roll-out", [said], render("parts.html", "table", measured))
-        changed = (f"{name} {now} (was {was})" for name, (was, now) in week.settings.items())
-        said = ", ".join(changed) or "no setting" if week.number > 1 else "first week"
-        sizes = ", ".join(f"{name} {now}" for name, (_, now) in week.data.items())
-        table = _changed_table(week) if week.number > 1 else None
-        shown = render("parts.html", "wrapping", table) if table else Markup("")
-        yield Part("changed", [f"{said}; {sizes}"], shown)
+        settings = ", ".join(_changed(week.settings)) if week.number > 1 else "first week"
+        data = ", ".join(_changed(week.data))
+        yield Part("changed", [f"{settings or 'no setting'}; {data}"])
         if self.lost is not None:
             chosen = deepest(self.lost, MOST_LOST)
             library = Library(open_library(week.images if chosen else ()), frozenset({"test"}))
@@ -395,21 +366,21 @@ class _Found:
             cards = lost_cards(library, chosen, count) if chosen else Markup("")
             yield Part("lost", list(self.lost_words()), cards)
         if self.loss is not None:
-            yield Part("loss", [self.loss_words()], self._curve(*self.loss))
+            yield self._curve(*self.loss)
         seconds = f", {duration(week.seconds)}" if week.seconds else ""
         yield Part("cost", [f"{size(week.disk)}{seconds}"])
 
-    def _curve(self, term: str, points: Floats, chance: float | None) -> Markup:
-        """The loss over the steps, with a level line where it is at chance."""
+    def _curve(self, term: str, points: Floats) -> Part:
+        """The loss over the steps: the means of its first and its last tenth, or five, and all."""
         x, y = points
-        lines = [Line(term, RunStyle(1, 0), np.stack([x, y, y, y]))]
+        known = y[np.isfinite(y)]
+        count = max(1, len(known) // 10, min(5, len(known) // 2))
+        first, last = float(known[:count].mean()), float(known[-count:].mean())
+        line = Line(term, RunStyle(1, 0), np.stack([x, y, y, y]))
         ends = float(x[0]), float(max(x[-1], x[0] + 1))
-        if chance is not None:
-            level = np.full(2, chance)
-            of_chance = np.stack([np.array(ends), level, level, level])
-            lines.append(Line("chance", RunStyle(2, None), of_chance))
-        chart = loss_chart(term, "", ("optimizer step", ""), tuple(lines), ends)
-        return render("week.html", "loss", chart.svg(), chance is not None)
+        chart = loss_chart(term, "", ("optimizer step", ""), (line,), ends)
+        said = f"{term} {first:.2f} at first, {last:.2f} at the end"
+        return Part("loss", [said], render("week.html", "loss", chart.svg()))
 
     def page(self) -> str:
         """The text of the page."""
@@ -482,18 +453,10 @@ def bar_places(one: Moved, scale: float) -> dict[str, float | None]:
     return places | {"outside": (one.points > scale) - (one.points < -scale)}
 
 
-def _changed_table(week: Week) -> Table:
-    """What differs from the week before: settings, and the sizes and sources of the data."""
-    groups = []
-    for name, pairs in (("settings", week.settings), ("data", week.data)):
-        rows = tuple(
-            (TableCell(one), TableCell(before), TableCell(now, is_strong=before != now))
-            for one, (before, now) in pairs.items()
-        )
-        groups += [RowGroup(name, rows)] if rows else []
-    heads = ("", week.before, week_name(week.number))
-    columns = tuple(Column(name, is_number=False) for name in heads)
-    return Table("What changed since last week", columns, tuple(groups))
+def _changed(pairs: Pairs) -> Iterator[str]:
+    """Each value of a week, and what it was in the week before if that is another one."""
+    for name, (before, now) in pairs.items():
+        yield f"{name} {now}" + (f" (was {before})" if before not in {now, "-"} else "")
 
 
 def _score_line(one: Moved, scale: float) -> str:

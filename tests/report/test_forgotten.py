@@ -19,17 +19,19 @@ from support.forgotten_world import ForgottenWorld, add_zeroshot, make_world
 from support.program import check_refused, run_program
 
 from vlcpctl.core.errors import BadInput
+from vlcpctl.data.images.transforms import small_jpeg
 from vlcpctl.evaluation.rank_files import Named, QueryRanks, SavedRanks, write_without
 from vlcpctl.files.rows import read_rows
 from vlcpctl.report import forgotten
 from vlcpctl.report.forgotten import (
     MOST_EXAMPLES,
+    Change,
     Forgotten,
     Library,
     Tally,
     deepest,
     open_library,
-    small_picture,
+    sides,
 )
 from vlcpctl.report.report import Files, ReportRequest, build, read_facts
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
@@ -84,10 +86,10 @@ def test_queries_that_were_removed_are_not_shown(world: ForgottenWorld, tmp_path
 
 def test_a_page_has_at_most_200_examples(world: ForgottenWorld) -> None:
     tallies = list(found_in(world).tallies)
-    shown = deepest(tallies * 60, MOST_EXAMPLES)
-    assert len(shown) == MOST_EXAMPLES
-    assert shown[0] == (tallies[0], tallies[0].changes[0])
-    assert shown[len(tallies)][0] is tallies[0], "one of each list, then the next"
+    shown = [len(one.changes) for one in deepest(tallies * 60, MOST_EXAMPLES)]
+    assert sum(shown) == MOST_EXAMPLES
+    assert shown == [1] * 200 + [0] * 40, "one of each list, before the next of any"
+    assert [len(one.changes) for one in deepest(tallies, 6)] == [2, 2, 1, 1]
 
 
 def ranks_of(
@@ -126,7 +128,7 @@ def encoded(width: int, height: int, kind: str, **how: object) -> bytes:
 def test_a_picture_keeps_the_ratio_and_enlarges_nothing(
     size: tuple[int, int], wanted: tuple[int, int], form: str
 ) -> None:
-    data = small_picture(encoded(*size, form))
+    data = small_jpeg(encoded(*size, form), 96)
     with Image.open(io.BytesIO(data)) as image:
         assert (image.size, image.format) == (wanted, "JPEG")
     assert len(data) < 30_000
@@ -140,9 +142,16 @@ def test_comments_and_profiles_of_a_file_are_left_out_and_a_damaged_one_is_refus
         encoded(40, 40, "JPEG", comment=b"of a person"),
     ):
         assert b"of a person" in data
-        assert b"of a person" not in small_picture(data)
+        assert b"of a person" not in small_jpeg(data, 96)
     with pytest.raises(BadInput, match="the picture"):
-        small_picture(encoded(40, 40, "JPEG")[:300], "the picture")
+        small_jpeg(encoded(40, 40, "JPEG")[:300], 96, "the picture")
+
+
+def fallen(key: str, wrong: str, caption: int | None = None) -> Tally:
+    """A query and what is retrieved instead."""
+    change = Change(key, caption, None, 1, 2, wrong, None)
+    track = ("retrieval", "cross-modal", "", "test")
+    return Tally(track, "er", 0, (0,), "t", 0, 1, "i2t", 1, 1, 0, 1, 0, (change,))
 
 
 def test_pairs_are_found_by_key_in_the_splits_that_are_searched(tmp_path: Path) -> None:
@@ -151,11 +160,15 @@ def test_pairs_are_found_by_key_in_the_splits_that_are_searched(tmp_path: Path) 
     assert len(tasks) == 2, "each task once"
     train, test = (tasks[1].split(name).keys[0] for name in ("train", "test"))
     library = Library(tasks, frozenset({"test"}))
-    library.find([train, test, "a path, not a key"])
+    found = library.find([fallen(train, test), fallen(test, "a path, not a key")])
+    assert [*found] == [test]
     captions = tasks[1].split("test").captions(0)
-    assert [library.caption(test, place) for place in (None, 0, 1)] == [captions[0], *captions]
-    assert library.picture(test).startswith("data:image/jpeg;base64,")
-    assert (library.caption(train, None), library.picture(train)) == ("", "")
+    for way, caption in (("i2t", None), ("t2i", 1)):
+        query, right, wrong = sides(found, way, fallen(test, train, caption).changes[0])
+        picture, text = (query, right) if way == "i2t" else (right, query)
+        assert picture.address.startswith("data:image/jpeg;base64,")
+        assert text.text == captions[caption or 0]
+        assert (wrong.text, wrong.address) == (f"key {train}", "")
     task = make_task(tmp_path / "task")
     assert [one.path for one in open_library([task])] == [task]
     for path in (tmp_path, tmp_path / "none"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import io
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -12,10 +11,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from PIL import Image
-
+from vlcpctl.core.errors import BadInput
 from vlcpctl.core.words import counted, printable, shortened
-from vlcpctl.data.images.header import BrokenImage, with_image
+from vlcpctl.data.images.transforms import small_jpeg
 from vlcpctl.data.sources.find import find_inputs
 from vlcpctl.data.sources.pairs import Columns, columns_of, pairs
 from vlcpctl.data.tasks.samples import Pair, UnusablePair, identify
@@ -192,18 +190,8 @@ def _figure(pair: Pair) -> str:
 
 def _picture(pair: Pair) -> str:
     try:
-        data = with_image(pair.data, _small)
-    except BrokenImage as error:
-        return escape(f"does not decode: {error}")
+        data = small_jpeg(bytes(pair.data), _EDGE)
+    except BadInput as error:
+        return escape(str(error))
     encoded = base64.b64encode(data).decode("ascii")
     return f'<img src="data:image/jpeg;base64,{encoded}" alt="" loading="lazy">'
-
-
-def _small(image: Image.Image) -> bytes:
-    """The picture as a JPEG of at most _EDGE pixels, on white."""
-    image.thumbnail((_EDGE, _EDGE))
-    opaque = image.convert("RGBA")
-    white = Image.new("RGBA", opaque.size, "white")
-    file = io.BytesIO()
-    Image.alpha_composite(white, opaque).convert("RGB").save(file, "JPEG", quality=80)
-    return file.getvalue()

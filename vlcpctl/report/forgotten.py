@@ -6,13 +6,13 @@ lines of a pair.
 
 from __future__ import annotations
 
-import io
 import re
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import groupby, islice
+from functools import partial
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +32,6 @@ from vlcpctl.report.scores import (
     Curve,
     Track,
     TrackKey,
-    grouped,
     step_of,
     track_key,
 )
@@ -57,12 +56,13 @@ EDGE = 96  # pixels: the longest edge of a picture
 
 _KEY = re.compile("[0-9a-f]{32}")
 _OF_A_LIST = 12  # examples
-_AT_ONCE = 8  # pairs of rows whose ranks are read together
 _LONGEST_TEXT = 160  # characters
-_QUALITY = 82  # of JPEG
 _OF_TRACK = ("evaluator", "protocol", "map_variant", "split")
 _COUNTS = ("queries", "right_then", "right_now", "forgotten", "gained")
 _REMOVED = "a pair that was deleted since"
+
+
+Places = dict[str, tuple["Split", int]]  # by key: a split and the row of the pair
 
 
 class Change(NamedTuple):
@@ -114,106 +114,85 @@ class Tally:
         yield from (about | {"metric": one, "value": getattr(self, one)} for one in _COUNTS)
 
 
+class Library(NamedTuple):
+    """Tasks with pictures and captions of pairs, and the splits that are searched; None: all."""
+
+    tasks: Sequence[Task] = ()
+    splits: frozenset[str] | None = None
+
+    def find(self, tallies: Iterable[Tally]) -> Places:
+        """Where the queries and wrong answers of these tallies are; each index is read once.
+
+        Raises BadInput if an index is damaged.
+        """
+        from vlcpctl.data.tasks.keys import Keys
+
+        changes = [change for one in tallies for change in one.changes]
+        named = dict.fromkeys(key for one in changes for key in (one.key, one.wrong) if key)
+        wanted = Keys.of([key for key in named if _KEY.fullmatch(key)])
+        found: Places = {}
+        for task in self.tasks if len(wanted) else ():
+            names = [one for one in task.manifest.splits if task.counts[one]]
+            for name in names if self.splits is None else self.splits.intersection(names):
+                split = task.split(name)
+                for row in np.flatnonzero(split.keys.among(wanted)).tolist():
+                    found.setdefault(split.keys[row], (split, row))
+        return found
+
+
 @dataclass(frozen=True)
 class Forgotten:
-    """What all runs forgot, and the pictures and captions of --images."""
+    """What runs forgot, why ranks were not used, the files of those that were, and --images."""
 
     tallies: tuple[Tally, ...]
-    library: Library
     notes: tuple[str, ...] = ()
-    used: frozenset[Path] = field(default=frozenset(), compare=False)  # files of ranks
-
-
-class _Compared(NamedTuple):
-    """The rows of an earlier and a later model on the data called `task`."""
-
-    then: Row
-    now: Row
-    task: str
-    seeds: tuple[int, ...]
+    used: frozenset[Path] = frozenset()
+    library: Library = field(default_factory=Library)
 
 
 def find_forgotten(
-    tracks: Iterable[Track], files: Sequence[SavedRanks], library: Library
+    curves: Iterable[Curve], files: Sequence[SavedRanks], against: Sequence[Against]
 ) -> Forgotten:
-    """What each run forgot of each task but its last, on the task's own gallery.
+    """What the last model forgot on the data of each curve, and gained.
 
-    Of several seeds, the first one with ranks is shown. Raises BadInput if a file of ranks cannot
-    be read.
+    The earlier model is the first of `against` that has ranks; of several seeds, the first one that
+    has them is shown. Raises BadInput if a file of ranks cannot be read.
     """
     tallies, notes, used = [], dict[str, None](), set[Path]()
-    for run in (run for track in tracks for run in track.runs):
-        for number in range(len(run.seeds)):
-            of = {
-                (step, task): row
-                for (n, step, task), row in run.rows.items()
-                if n == number and step > START and task < len(run.tasks)
-            }
-            last = max((step for step, _ in of), default=START)
-            compared = [
-                _Compared(of[task, task], of[last, task], run.tasks[task], run.seeds)
-                for task in range(last)
-                if (task, task) in of and (last, task) in of
-            ]
-            found = list(_tallies(compared, files, notes, used))
-            tallies += found
-            if found:
-                break
-    return Forgotten(tuple(tallies), library, tuple(notes), frozenset(used))
-
-
-def find_lost(
-    curves: Iterable[Curve], files: Sequence[SavedRanks], against: Sequence[Against]
-) -> list[Tally]:
-    """What the last model of a run lost on the data of each curve, in its first seed.
-
-    The earlier model is the first of `against` that has ranks; `learned` is its step, or START.
-    Data without ranks are left out. Raises BadInput if a file of ranks cannot be read.
-    """
-    found = []
-    for curve in curves:
-        for one in against:
-            pairs = [_Compared(*rows, curve.data, curve.run.seeds) for rows in curve.pairs(one)[:1]]
-            if tallies := list(_tallies(pairs, files, {}, set())):
-                found += [replace(of, learned=step_of(pairs[0].then)) for of in tallies]
-                break
-    return found
-
-
-def _tallies(
-    compared: Sequence[_Compared],
-    files: Sequence[SavedRanks],
-    notes: dict[str, None],
-    used: set[Path],
-) -> Iterator[Tally]:
-    """What changed between two models in each direction, of the pairs of rows that have ranks.
-
-    It adds to the notes and to the files that are used.
-    """
-    for at in range(0, len(compared), _AT_ONCE):
-        some = compared[at : at + _AT_ONCE]
-        ranks = RanksOfRows(files, [row for one in some for row in one[:2]], has_answers=True)
-        for one in some:
-            then, now = ranks.of(one.then), ranks.of(one.now)
-            if then is not None and now is not None:
-                then, now = then.shared_with(now), now.shared_with(then)
-                for way in sorted(then.ways):
-                    yield _tally(one, way, then.ways[way], now.ways[way])
+    for _, of_run in groupby(curves, lambda one: one.run):
+        found = [(one, [pair for of in against for pair in one.pairs(of)]) for one in of_run]
+        rows = (row for _, pairs in found for pair in pairs for row in pair)
+        ranks = RanksOfRows(files, rows, has_answers=True)
+        for curve, pairs in found:
+            every = ([*_tallies(curve, pair, ranks)] for pair in pairs)
+            tallies += next(filter(None, every), [])
         notes |= ranks.notes
         used |= ranks.used
+    return Forgotten(tuple(tallies), tuple(notes), frozenset(used))
 
 
-def _tally(one: _Compared, way: str, then: QueryRanks, now: QueryRanks) -> Tally:
+def _tallies(curve: Curve, rows: tuple[Row, Row], ranks: RanksOfRows) -> Iterator[Tally]:
+    """What changed between two models in each direction; nothing if either has no ranks."""
+    then, now = map(ranks.of, rows)
+    if then is not None and now is not None:
+        then, now = then.shared_with(now), now.shared_with(then)
+        for way in sorted(then.ways):
+            yield _tally(curve, rows, way, then.ways[way], now.ways[way])
+
+
+def _tally(
+    curve: Curve, rows: tuple[Row, Row], way: str, then: QueryRanks, now: QueryRanks
+) -> Tally:
     was_right, is_right = then.rank == 1, now.rank == 1
     lost = np.flatnonzero(was_right & ~is_right)
     return Tally(
-        track=track_key(one.then),
-        run=one.now.run,
-        seed=one.now.seed,
-        seeds=one.seeds,
-        task=one.task,
-        learned=one.then.step or 0,
-        last=one.now.step or 0,
+        track=track_key(rows[0]),
+        run=curve.run.name,
+        seed=rows[1].seed,
+        seeds=curve.run.seeds,
+        task=curve.data,
+        learned=step_of(rows[0]),
+        last=step_of(rows[1]),
         way=way,
         queries=len(then.rank),
         right_then=int(was_right.sum()),
@@ -242,61 +221,6 @@ def _changes(then: QueryRanks, now: QueryRanks, rows: np.ndarray) -> Iterator[Ch
     return (Change(*of) for of in zip(*columns, strict=True))
 
 
-@dataclass
-class Library:
-    """The pairs of some tasks, found by their keys; only what is shown is read.
-
-    `splits` are those that are searched, None for all.
-    """
-
-    tasks: Sequence[Task]
-    splits: frozenset[str] | None = None
-    _places: dict[str, tuple[Split, int]] = field(default_factory=dict)
-    _pictures: dict[str, str] = field(default_factory=dict)
-
-    def find(self, keys: Iterable[str]) -> None:
-        """Look for pairs, all at once: each index is read once a call.
-
-        Raises BadInput if an index is damaged.
-        """
-        from vlcpctl.data.tasks.keys import Keys
-
-        is_key = (one for one in dict.fromkeys(keys) if _KEY.fullmatch(one))
-        wanted = Keys.of([one for one in is_key if one not in self._places])
-        for split in self._opened if len(wanted) else ():
-            for row in np.flatnonzero(split.keys.among(wanted)).tolist():
-                self._places.setdefault(split.keys[row], (split, row))
-
-    def caption(self, key: str, place: int | None) -> str:
-        """A caption of a pair that was looked for (None: the first), on one line; empty if unknown.
-
-        It is cut if it is long.
-        """
-        found = self._places.get(key)
-        captions = [] if found is None else found[0].captions(found[1])
-        return _clipped(captions[place or 0]) if (place or 0) < len(captions) else ""
-
-    def picture(self, key: str) -> str:
-        """A pair's picture as the address of a JPEG, data and all; empty if no task has it.
-
-        Raises BadInput if its bytes have changed or cannot be decoded.
-        """
-        if key in self._places and key not in self._pictures:
-            split, row = self._places[key]
-            data = small_picture(split.image(row), f"{split.path} (key {key})")
-            self._pictures[key] = f"data:image/jpeg;base64,{b64encode(data).decode()}"
-        return self._pictures.get(key, "")
-
-    @cached_property
-    def _opened(self) -> list[Split]:
-        return [
-            task.split(name)
-            for task in self.tasks
-            for name in task.manifest.splits
-            if (self.splits is None or name in self.splits) and task.counts[name]
-        ]
-
-
 def _clipped(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST_TEXT else f"{line[:_LONGEST_TEXT]}\u2026"
@@ -318,29 +242,6 @@ def open_library(paths: Iterable[Path]) -> list[Task]:
         for task in open_stream(path) if kind_of(path) == "stream" else [open_task(path)]:
             found.setdefault(task.content, task)
     return list(found.values())
-
-
-def small_picture(data: bytes, what: str = "image") -> bytes:
-    """An encoded image as a JPEG of at most EDGE pixels at each edge.
-
-    The ratio of its edges stays, smaller images are not enlarged, and transparency becomes white.
-    Raises BadInput if it cannot be decoded; `what` names it.
-    """
-    from PIL import Image
-
-    from vlcpctl.data.images.transforms import decode_reduced
-
-    # A JPEG is decoded smaller, with twice the pixels to spare.
-    decoded = decode_reduced(
-        data, lambda size: next((by for by in (8, 4, 2) if max(size) // by >= 2 * EDGE), 1), what
-    )
-    width, height = decoded.size
-    scale = min(1.0, EDGE / max(width, height))
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    small = decoded.pixels if size == decoded.pixels.size else decoded.resize(size, "bicubic")
-    file = io.BytesIO()  # without comments and profiles of the image
-    Image.fromarray(np.asarray(small)).save(file, "JPEG", optimize=True, quality=_QUALITY)
-    return file.getvalue()
 
 
 def forgotten_tables(
@@ -383,7 +284,8 @@ def _runs_table(title: str, tallies: Sequence[Tally]) -> Table:
 def forgotten_page(found: Forgotten | None, names: Sequence[str]) -> str:
     """The page of examples, runs in the order of `names`.
 
-    Empty if no ranks belong to a run that has learned two tasks.
+    Empty if no ranks belong to a run that has learned two tasks. Raises BadInput if a picture of
+    --images has changed or cannot be decoded.
     """
     if found is None or not found.tallies:
         return ""
@@ -391,27 +293,32 @@ def forgotten_page(found: Forgotten | None, names: Sequence[str]) -> str:
     every = sorted(
         found.tallies, key=lambda one: (one.learned, one.task, one.track, order.get(one.run, 0))
     )
-    chosen = grouped(deepest(every, MOST_EXAMPLES), lambda pair: id(pair[0]))
-    shown = [replace(one, changes=tuple(of for _, of in chosen[id(one)])) for one in every]
-    _find(found.library, [change for one in shown for change in one.changes])
+    shown = deepest(every, MOST_EXAMPLES)
     tasks: dict[str, list[tuple[str, str, list[Tally]]]] = {}
     for (track, run, task), found_of in groupby(shown, attrgetter("track", "run", "task")):
         of = list(found_of)
         then = "the baseline" if of[0].learned == START else "the model that had just learned it"
         about = f"{track[0]}, seed {of[0].seed}; then: {then}, now: the last model"
         tasks.setdefault(task, []).append((run, about, of))
-    values = (HEADING, ABOUT, tasks, WAYS, partial(sides, found.library), source("style.css"))
+    answers = partial(sides, found.library.find(shown))
+    values = (HEADING, ABOUT, tasks, WAYS, answers, source("style.css"))
     return render("forgotten.html", "page", *values)
 
 
-def lost_cards(library: Library, chosen: Sequence[tuple[Tally, Change]], count: int) -> Markup:
-    """The chosen ones of so many queries as cards, by the names of their data."""
-    _find(library, [change for _, change in chosen])
-    return render("forgotten.html", "lost", chosen, count, partial(sides, library))
+def lost_cards(tallies: Sequence[Tally], library: Library, most: int) -> Markup:
+    """The deepest falls as cards, by the names of their data; raises as `forgotten_page`."""
+    shown = deepest(tallies, most)
+    counts = sum(len(one.changes) for one in shown), sum(one.forgotten for one in shown)
+    return render("forgotten.html", "lost", shown, *counts, partial(sides, library.find(shown)))
 
 
-def _find(library: Library, changes: Sequence[Change]) -> None:
-    library.find(key for one in changes for key in (one.key, one.wrong) if key)
+def deepest(tallies: Sequence[Tally], most: int) -> list[Tally]:
+    """The tallies with at most so many changes in all: the first of each, then the second ..."""
+    falls = sorted(
+        (depth, place) for place, one in enumerate(tallies) for depth in range(len(one.changes))
+    )
+    shown = Counter(place for _, place in falls[:most])
+    return [replace(one, changes=one.changes[: shown[n]]) for n, one in enumerate(tallies)]
 
 
 class Answer(NamedTuple):
@@ -422,36 +329,33 @@ class Answer(NamedTuple):
     address: str = ""
 
 
-def sides(library: Library, way: str, one: Change) -> tuple[Answer, Answer, Answer]:
+def sides(found: Places, way: str, one: Change) -> tuple[Answer, Answer, Answer]:
     """The query, its right answer and the wrong one, as pictures or texts.
 
-    Keys are shown of pairs that no task of the library has.
+    Keys are shown of pairs that were not found.
     """
-
-    def text(key: str, caption: int | None = None) -> Answer:
-        words = library.caption(key, caption)
-        return Answer(words or f"key {_clipped(key)}", bool(words))
-
-    def image(key: str) -> Answer:
-        return text(key)._replace(is_known=False, address=library.picture(key))
-
     if way == CLASSES:
         label, given = (Answer(_clipped(name or ""), True) for name in (one.label, one.wrong))
-        return image(one.key), label, given
-    removed = Answer(_REMOVED, False)
-    if way == "i2t":
-        wrong = text(one.wrong, one.wrong_caption) if one.wrong else removed
-        return image(one.key), text(one.key), wrong
-    wrong = image(one.wrong) if one.wrong else removed
-    return text(one.key, one.caption), image(one.key), wrong
+        return _image(found, one.key), label, given
+    shown, other = (_image, _text) if way == "i2t" else (_text, _image)
+    wrong = other(found, one.wrong, one.wrong_caption) if one.wrong else Answer(_REMOVED, False)
+    return shown(found, one.key, one.caption), other(found, one.key), wrong
 
 
-def deepest(tallies: Sequence[Tally], most: int) -> list[tuple[Tally, Change]]:
-    """The deepest falls of each list in turn, at most so many."""
-    falls = (
-        (depth, place, one, change)
-        for place, one in enumerate(tallies)
-        for depth, change in enumerate(one.changes)
-    )
-    ordered = sorted(falls, key=lambda fall: fall[:2])
-    return [(one, change) for _, _, one, change in islice(ordered, most)]
+def _text(found: Places, key: str, caption: int | None = None) -> Answer:
+    """A caption of a pair (None: the first), on one line."""
+    captions = found[key][0].captions(found[key][1]) if key in found else []
+    is_known = (caption or 0) < len(captions)
+    return Answer(_clipped(captions[caption or 0] if is_known else f"key {key}"), is_known)
+
+
+def _image(found: Places, key: str, caption: int | None = None) -> Answer:
+    """The picture of a pair as an address, data and all, beside a caption."""
+    from vlcpctl.data.images.transforms import small_jpeg
+
+    answer = _text(found, key, caption)._replace(is_known=False)
+    if key not in found:
+        return answer
+    split, row = found[key]
+    data = small_jpeg(split.image(row), EDGE, f"{split.path} (key {key})")
+    return answer._replace(address=f"data:image/jpeg;base64,{b64encode(data).decode()}")

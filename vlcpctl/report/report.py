@@ -472,13 +472,18 @@ def _with_forgotten(
     if not files.ranks:
         return document
     # Slow to import, as are the ranks.
-    from vlcpctl.report.forgotten import Library, find_forgotten, find_lost
+    from vlcpctl.report.forgotten import Library, find_forgotten
 
     shown = {one for task in files.images for one in task.ids}
     if files.images and shown.isdisjoint(row.data for row in rows):
         raise UsageError("--images has no effect: no row is of the tasks that it names")
-    splits = frozenset(row.split for row in rows)
-    found = find_forgotten(document.tracks, files.ranks, Library(files.images, splits))
+    tasks = (
+        Curve(track, run, task)
+        for track in document.tracks
+        for run in track.runs
+        for task in range(min(run.of.last, len(run.tasks)))
+    )
+    found = find_forgotten(tasks, files.ranks, ("learned",))
     intervals.note_used(found.used)
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [
@@ -486,10 +491,11 @@ def _with_forgotten(
         for one in document.curves
         if one.is_guard and any(row.data in shown for row in one.last_rows)
     ]
-    lost = find_lost(guards, files.ranks, ("baseline",))
+    lost = find_forgotten(guards, files.ranks, ("baseline",))
+    library = Library(files.images, frozenset(row.split for row in rows))
     return replace(
         document,
-        forgotten=replace(found, tallies=(*lost, *found.tallies)),
+        forgotten=replace(found, tallies=(*lost.tallies, *found.tallies), library=library),
         notes=tuple(dict.fromkeys((*document.notes, *intervals.notes, *found.notes))),
     )
 

@@ -20,7 +20,7 @@ from vlcpctl.core.words import duration, printable, size, wrapped
 from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.report.charts import Floats, Line, RunStyle
-from vlcpctl.report.forgotten import Library, Tally, deepest, find_lost, lost_cards, open_library
+from vlcpctl.report.forgotten import Library, Tally, find_forgotten, lost_cards, open_library
 from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
@@ -237,10 +237,12 @@ class _Found:
         return [found for one, words, most in since for found in moved(one, one.data, words, most)]
 
     @cached_property
-    def lost(self) -> list[Tally] | None:
+    def lost(self) -> Sequence[Tally] | None:
         """What guards lost since the week before, or where it has no ranks, since the start."""
         guards = [one for one in self.document.curves if one.is_guard]
-        return find_lost(guards, self.ranks, ("step before", "baseline")) if guards else None
+        if not guards:
+            return None
+        return find_forgotten(guards, self.ranks, ("step before", "baseline")).tallies
 
     @cached_property
     def roll_out(self) -> Table | None:
@@ -360,10 +362,10 @@ class _Found:
         data = ", ".join(_changed(week.data))
         yield Part("changed", [f"{settings or 'no setting'}; {data}"])
         if self.lost is not None:
-            chosen = deepest(self.lost, MOST_LOST)
-            library = Library(open_library(week.images if chosen else ()), frozenset({"test"}))
-            count = sum(one.forgotten for one in self.lost)
-            cards = lost_cards(library, chosen, count) if chosen else Markup("")
+            cards = Markup("")
+            if any(one.changes for one in self.lost):
+                library = Library(open_library(week.images), frozenset({"test"}))
+                cards = lost_cards(self.lost, library, MOST_LOST)
             yield Part("lost", list(self.lost_words()), cards)
         if self.loss is not None:
             yield self._curve(*self.loss)

@@ -10,6 +10,7 @@ threads (tests/data/images/test_resizing.py).
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,6 +41,7 @@ Box = tuple[float, float, float, float]  # left, upper, right and lower edge in 
 Reduction = Callable[[Size], int]  # by how much a JPEG of a size may be reduced: 1, 2, 4 or 8
 _LOG_RATIOS = (np.log(3 / 4), np.log(4 / 3))  # of the width of a random crop to its height
 _REDUCTIONS = (8, 4, 2, 1)
+_QUALITY = 82  # of small pictures as JPEG
 _LONG = 16  # how often a side has the other one from where the crop is taken before resizing
 _BYTES_OF_A_PIXEL = 4  # Pillow stores RGB with a byte to spare
 
@@ -124,6 +126,24 @@ def _decoded(data: bytes, reduction: int = 1) -> Image.Image:
         return _rgb(image)
 
     return with_image(data, pixels)
+
+
+def small_jpeg(data: bytes, edge: int, what: str = "image") -> bytes:
+    """An encoded image as a JPEG of at most `edge` pixels at each edge, to be looked at.
+
+    The ratio of its edges stays, smaller images are not enlarged, comments and profiles are left
+    out. Raises BadInput as `decode_image` does.
+    """
+
+    def reduction(size: Size) -> int:
+        """For a JPEG: twice the pixels to spare."""
+        return next((by for by in _REDUCTIONS if max(size) // by >= 2 * edge), 1)
+
+    small = decode_reduced(data, reduction, what).pixels
+    small.thumbnail((edge, edge))
+    file = io.BytesIO()
+    Image.fromarray(np.asarray(small)).save(file, "JPEG", quality=_QUALITY)
+    return file.getvalue()
 
 
 def eval_view(image: Image.Image, transform: ImageTransform) -> np.ndarray:

@@ -10,15 +10,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 import tomllib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-
-from sybil import Example, Sybil
-from sybil.parsers.myst import CodeBlockParser
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -73,7 +70,7 @@ def name_of(page: Path) -> str:
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Its fenced blocks, found without sybil, so that one that sybil does not see is noticed."""
+    """Its fenced blocks, also those in a list."""
     found: list[Block] = []
     opened: tuple[int, str, str, list[str]] | None = None
     for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), start=1):
@@ -83,7 +80,8 @@ def blocks_of(page: Path) -> list[Block]:
             opened = (number, fence, text[len(fence) :].strip(), [])
         elif opened is not None and text == opened[1]:
             language = opened[2].split()[0] if opened[2] else ""
-            found.append(Block(name_of(page), opened[0], language, "\n".join(opened[3])))
+            text = textwrap.dedent("\n".join(opened[3]))
+            found.append(Block(name_of(page), opened[0], language, text))
             opened = None
         elif opened is not None:
             opened[3].append(line)
@@ -119,11 +117,11 @@ class Terminal:
             "HF_HUB_OFFLINE": "1",
         }
 
-    def run(self, example: Example) -> None:
-        """Run an example; AssertionError with page, line, command and output if it fails."""
-        code = self._state.with_suffix(f".{example.line}")
-        code.write_text(str(example.parsed), encoding="utf-8")
-        if example.region.lexemes["arguments"] == "python":
+    def run(self, block: Block) -> None:
+        """Run a block; AssertionError with page, line, command and output if it fails."""
+        code = self._state.with_suffix(f".{block.line}")
+        code.write_text(block.text, encoding="utf-8")
+        if block.language == "python":
             words = [sys.executable, str(code)]
         else:
             words = ["bash", "-c", _SHELL, "page", str(self._state), str(code)]
@@ -140,16 +138,8 @@ class Terminal:
         )
         if done.returncode:
             shown = "\n".join(done.stdout.splitlines()[-_LINES:])
-            where = f"{name_of(Path(example.path))}:{example.line}"
-            raise AssertionError(
-                f"{where}: exit code {done.returncode}\n{example.parsed}\n--- output\n{shown}"
-            )
-
-
-def examples_of(page: Path, terminal: Terminal) -> Iterator[Example]:
-    """The blocks of a page to run, in their order, by sybil."""
-    parsers = [CodeBlockParser(language, terminal.run) for language in sorted(RUN)]
-    return iter(Sybil(parsers=parsers).parse(page).examples())
+            where = f"{block.page}:{block.line}: exit code {done.returncode}"
+            raise AssertionError(f"{where}\n{block.text}\n--- output\n{shown}")
 
 
 def generator(name: str) -> ModuleType:

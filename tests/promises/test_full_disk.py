@@ -1,31 +1,22 @@
-"""Disks that are full or read-only: one line, the old output untouched, nothing half-written."""
+"""Full or read-only disks and limits: one line, the old output untouched, nothing half-written."""
 
 from __future__ import annotations
 
 import os
-import shutil
+import resource
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.eval_rows import own_rows, write_rows
 from support.marks import mostly_slow
-from support.pair_files import rows, write_parquet
-from support.program import TINY, run_program
+from support.program import run_program
+from support.writers import lines
 
 SIZE = 4 * 2**20
 WRITERS = ["split", "buffer", "train-step", "eval-retrieval", "forgetting-report", "export"]
 each_writer = pytest.mark.parametrize("command", mostly_slow(WRITERS, kept=["split", "train-step"]))
-
-
-@pytest.fixture(scope="module")
-def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the commands read."""
-    root = shutil.copytree(place, tmp_path_factory.mktemp("inputs"), dirs_exist_ok=True)
-    write_parquet(root / "pairs.parquet", rows(200))
-    write_rows(root / "rows.ndjson", own_rows())
-    return root
 
 
 @pytest.fixture
@@ -33,34 +24,20 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of four megabytes."""
     path = tmp_path / "disk"
     path.mkdir()
-    made = _mount("-t", "tmpfs", "-o", f"size={SIZE}", "tmpfs", path)
-    if made.returncode:
-        pytest.skip(f"no disk can be mounted here: {made.stderr.strip()}")
+    if os.system(f"mount -t tmpfs -o size={SIZE} tmpfs '{path}'"):
+        pytest.skip("no disk can be mounted here")
     yield path
     subprocess.run(["umount", path], check=True)
-
-
-def _mount(*words: object) -> subprocess.CompletedProcess[str]:
-    command = ["mount", *map(str, words)]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        return subprocess.CompletedProcess(command, 1, "", str(error))
 
 
 def command_line(command: str, place: Path, out: Path) -> list[object]:
     """The command with `out` as its output."""
     task = place / "stream" / "01-part-1"
-    how: dict[str, tuple[object, ...]] = {
-        "split": (place / "pairs.parquet", "--by", "source", "-q"),
-        # Tars of another disk are copied instead of linked.
-        "buffer": (task, "--previous", place / "buffer", "--policy", "ring", "--size", 6, "-q"),
-        "train-step": (task, *TINY, "--previous", place / "plain", "--save-every", 1),
-        "eval-retrieval": (task, "--checkpoint", place / "plain", "-q"),
-        "forgetting-report": (place / "rows.ndjson", "-q"),
-        "export": (task, "--to", "hf", "-q"),
-    }
-    return [command, *how[command], "-o", out]
+    if command == "buffer":  # tars of another disk are copied instead of linked
+        how = ("--previous", place / "buffer", "--policy", "ring", "--size", 6, "-q")
+        return ["buffer", task, *how, "-o", out]
+    saves = ["--save-every", 1] if command == "train-step" else []
+    return [*lines(place)[command], out, *saves]
 
 
 def files(disk: Path) -> dict[str, bytes]:
@@ -123,3 +100,28 @@ def test_a_read_only_disk_gives_a_one_line_error(
     assert line.startswith(f"vlcpctl {command}: {disk}/")
     assert line.endswith("Read-only file system")
     assert (ended.code, ended.out) == (1, "")
+
+
+LIMITS = {
+    "files": (resource.RLIMIT_NOFILE, 12),
+    "bytes of a file": (resource.RLIMIT_FSIZE, 20_000),
+    "memory": (resource.RLIMIT_AS, 1_200_000_000),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("writer", ["sample", *WRITERS])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_is_one_line(place: Path, tmp_path: Path, writer: str, limit: str) -> None:
+    number, most = LIMITS[limit]
+    words = [*lines(place)[writer], tmp_path / "out"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "vlcpctl", *map(str, words)],
+        preexec_fn=lambda: resource.setrlimit(number, (most, most)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode in {0, 1}, ended.stderr
+    assert not any(word in ended.stderr for word in ("Traceback", "Exception ignored", "Fatal"))

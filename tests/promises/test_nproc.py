@@ -302,46 +302,6 @@ def test_another_number_than_the_launchers_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_buffer_without_features_does_not_take_processes(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words = ["buffer", place / "stream" / "00-part-0", "--size", 4, "-o", tmp_path / "out"]
-    said = "--nproc has no effect without --checkpoint"
-    check_refused(run_program(capfd, *words, "--nproc", 2), "buffer", 2, said)
-
-
-@pytest.mark.slow
-def test_another_writer_finds_the_output_locked(place: Path, tmp_path: Path) -> None:
-    begun = tmp_path / "begun"
-
-    def act(rank: int) -> None:
-        if rank == 0:
-            _with_images(lambda _: (begun.touch(), time.sleep(3)))
-        else:
-            wait_until(begun.exists)
-        words = [*lines(place)[RETRIEVAL], "-o", tmp_path / "out", "--nproc", 2]
-        run_line(words, tmp_path / f"log-{rank}")
-
-    pids = [start_child(act, rank) for rank in range(2)]
-    assert [exit_code_of(pid) for pid in pids] == [0, 4]
-    said = (tmp_path / "log-1.err").read_text()
-    assert f"is being written by process {pids[0]} on host" in said
-
-
-@pytest.mark.slow
-def test_batch_runs_lines_with_processes_of_their_own(place: Path, tmp_path: Path) -> None:
-    script = tmp_path / "lines"
-    rows = [tmp_path / "one", tmp_path / "two"]
-    words = " ".join(str(word) for word in lines(place)[RETRIEVAL])
-    script.write_text("".join(f"{words} --nproc 2 -o {path}\n" for path in rows))
-
-    command = [sys.executable, "-m", "vlcpctl", "batch", script, "--jobs", "2", "-q"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
-    assert ended.returncode == 0, ended.stderr
-    assert sorted(ended.stdout.splitlines()) == sorted(str(path) for path in rows)
-    assert rows[0].read_bytes() == rows[1].read_bytes()
-
-
 @pytest.mark.slow
 def test_spawned_processes_as_with_gpus_give_the_same_bytes(
     place: Path,

@@ -106,16 +106,6 @@ def test_a_command_is_finished_if_what_it_reads_is_the_same(
     assert codes == {name: 4 if name in refused else 0 for name in found}
 
 
-def test_rows_say_what_was_evaluated(program: Program, before: Path) -> None:
-    one = copied(before, "t", "train", 0)
-    words = ("eval-retrieval", tasks_in(one)[0], "--checkpoint", one / "00", "-q")
-    found = json.loads(program(*words).out)
-    (same,) = [
-        r for r in rows_of(one / "00.ndjson") if r["gallery"] == "own" and not r["task_step"]
-    ]
-    assert found == same, "only pairs for training were removed"
-
-
 def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -228,17 +218,6 @@ def as_0_3(path: Path, kind: str) -> None:
         rewrite_manifest(path, kind, {**body, "was": [own]})
 
 
-def test_an_old_copy_is_not_the_task_of_a_rewritten_stream(
-    program: Program, before: Path, copies: tuple[Path, Path], tmp_path: Path
-) -> None:
-    for copy in (before, copies[1]):
-        stream = Path(shutil.copytree(copies[0] / "stream", tmp_path / copy.name))
-        shutil.rmtree(stream / "00-part-0")
-        shutil.copytree(tasks_in(copy)[0], stream / "00-part-0")
-        result = program("check", stream, "-q")
-        assert (result.code, "is not the task listed in stream.json" in result.out) == (3, True)
-
-
 def test_rows_before_and_after_make_one_report(
     program: Program, before: Path, copies: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -257,13 +236,3 @@ def test_rows_before_and_after_make_one_report(
     assert ["'vlcpctl forget'" in note for note in found["mixed"]["notes"]] == [True]
     scores = [one for one in read_facts(facts["mixed"]) if one["metric"] == "score"]
     assert {one["data"] for one in scores if one["gallery"] == "own"} == {"00-part-0", "01-part-1"}
-
-
-def test_a_run_is_inspected_together_with_its_rewritten_data(
-    program: Program, copies: tuple[Path, Path], tmp_path: Path
-) -> None:
-    place = Path(shutil.copytree(copies[0], tmp_path / "far" / "from" / "the old copy"))
-    result = program("inspect", place / "01")
-    own = read_manifest(tasks_in(copies[0])[0], "task")["id"]
-    assert f"rewritten by 'vlcpctl forget', id {own}" in result.out
-    assert "not found nearby" not in result.out

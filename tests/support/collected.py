@@ -10,10 +10,8 @@ from support.eval_rows import read_back
 
 from vlcpctl.evaluation.rank_files import SavedRanks
 from vlcpctl.files.rows import Row
-from vlcpctl.report.formats import records_csv
 from vlcpctl.report.joined import lineages
 from vlcpctl.report.report import (
-    FIELDS,
     Document,
     Files,
     ReportRequest,
@@ -58,10 +56,3 @@ def scores_on(run: Run, data: str, key: str = "rm") -> dict[int, float]:
     column = run.data.index(data)
     found = {step: run.at(key, step, column) for step in run.steps_on[column]}
     return {step: one.mean for step, one in found.items() if one is not None}
-
-
-def write_facts(path: Path, facts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A file facts.csv of a report, and the facts as they are read."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(records_csv(FIELDS, facts), encoding="utf-8")
-    return read_facts(path.read_text(encoding="utf-8"))

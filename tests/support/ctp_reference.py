@@ -23,7 +23,6 @@ from vlcpctl.models.fusion.model import FusionModel
 
 DATA = Path(__file__).parent / "data"
 
-TEMPERATURE = 0.07
 SPECIAL = SpecialTokens(pad=0, cls=2, sep=3, mask=4, words=100)
 CONFIG = FusionConfig(
     embed_dim=16,

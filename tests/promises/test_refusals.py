@@ -297,6 +297,7 @@ def _write_checkpoints(root: Path) -> None:
         record_files_again(root / name)
 
 
+@pytest.fixture(scope="module")
 def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the lines read."""
     from support.commands import buffer

@@ -33,10 +33,6 @@ def repeating(of: int, *, other_captions: bool = False) -> Callable[[int], Pair]
     return pair
 
 
-def test_a_stream_of_different_images_has_no_leak(tmp_path: Path) -> None:
-    assert found("leak", make_stream(tmp_path / "stream", 3, 20, test=12)) == []
-
-
 def test_a_leak_within_a_task_is_counted_with_an_example(tmp_path: Path) -> None:
     task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
     (leak,) = found("leak", task)
@@ -70,17 +66,6 @@ def test_a_leak_across_paths_is_found_in_any_split(tmp_path: Path, split: str) -
     assert found("leak", trained) == found("leak", held_out) == []
     (leak,) = found("leak", held_out, trained)
     assert (leak.path, leak.count) == (held_out, 5)
-
-
-def test_a_buffer_leaks_into_a_test_split(tmp_path: Path) -> None:
-    from support.commands import buffer
-
-    first = make_task(tmp_path / "first", 20, stream="s")
-    buffer(first, tmp_path / "buffer", policy="ring", size="20", quiet=True)
-    later = make_task(tmp_path / "later", splits={"test": 12}, first=12)
-    (leak,) = found("leak", tmp_path / "buffer", later)
-    assert (leak.path, leak.count) == (later, 8)
-    assert str(tmp_path / "buffer") in leak.text
 
 
 def test_the_same_task_given_twice_is_one(tmp_path: Path) -> None:

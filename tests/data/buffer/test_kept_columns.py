@@ -19,7 +19,6 @@ from vlcpctl.data.tasks.index import BUFFER_SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.files.finished import already_made
 from vlcpctl.inspection.check import check
-from vlcpctl.inspection.lineage import describe, lines
 
 
 def week(place: Path, pairs: list[dict[str, Any]], keep: str | None) -> Task:
@@ -106,12 +105,3 @@ def test_the_same_data_with_other_columns_is_another_buffer(tmp_path: Path) -> N
     update(tmp_path / "out", request(plain))
     with pytest.raises(OutputExists, match="kept_columns"):
         already_made(tmp_path / "out", "task", request(keeping).identity(), force=False)
-
-
-def test_inspect_names_the_columns(tmp_path: Path) -> None:
-    task = week(tmp_path / "w", customers(4, "ada"), "customer,date")
-    buffer = update(tmp_path / "b", request(task))
-    for path in (tmp_path / "w", task.path, buffer.path):
-        facts = describe(path)
-        assert facts["kept_columns"] == ["customer", "date"]
-        assert "  kept columns: customer, date" in list(lines(facts))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from collections import Counter
 from pathlib import Path
 
@@ -13,11 +12,11 @@ from support.rewritten import forget_pair
 
 from vlcpctl.core.errors import BadInput, Incompatible, UsageError
 from vlcpctl.data.buffer import policies
-from vlcpctl.data.buffer import update as buffer_module
 from vlcpctl.data.buffer.policies import BufferSize
 from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
 from vlcpctl.data.tasks.task import Split, Task, open_task
 from vlcpctl.files.manifest import read_manifest
+from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task
 
 TEN = BufferSize(count=10, text=10)
@@ -49,6 +48,7 @@ def update(out: Path, task: Path, previous: Path | None = None, **options: objec
         }
     )
     write_buffer(out, request, plan_update(request), features)
+    assert not list(check(out, deep=True))
     return open_buffer(out)
 
 
@@ -140,18 +140,6 @@ def test_buffer_stands_alone_when_tasks_and_older_buffers_are_gone(tmp_path: Pat
     assert set(split.column("task")) == {"task 0", "task 1"}
 
 
-def test_tars_hold_what_the_index_says(tmp_path: Path) -> None:
-    buffer = chain(tmp_path, tasks(tmp_path, [12, 12, 12]))
-    split = buffer.split("train")
-    for row in range(len(split)):
-        with tarfile.open(buffer.path / split.column("shard")[row]) as tar:
-            names = [f"{split.keys[row]}.{kind}" for kind in ("png", "txt", "json")]
-            image, text, _ = (tar.extractfile(name).read() for name in names)
-        assert image == split.image(row)
-        assert text.decode().splitlines() == split.captions(row)
-    assert sorted(set(split.column("shard"))) == list(buffer.manifest.splits["train"].shards)
-
-
 def test_tar_is_linked_while_half_of_it_stays_and_rewritten_below(tmp_path: Path) -> None:
     first, second, third = tasks(tmp_path, [40, 40, 40])
     update(tmp_path / "a", first, policy="ring")
@@ -180,23 +168,6 @@ def test_where_links_are_impossible_tars_are_copied(
     assert (tmp_path / "b" / shard).read_bytes() == (tmp_path / "a" / shard).read_bytes()
     assert not (tmp_path / "b" / shard).samefile(tmp_path / "a" / shard)
     assert b.counts["train"] == 10
-
-
-def test_failed_update_leaves_the_old_buffer_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first, second = tasks(tmp_path, [40, 40])
-    old = update(tmp_path / "a", first, policy="ring")
-    before = {path.name: path.read_bytes() for path in old.path.iterdir()}
-
-    def killed(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(buffer_module, "write_index", killed)
-    with pytest.raises(KeyboardInterrupt):
-        update(tmp_path / "b", second, tmp_path / "a", policy="ring")
-    assert {path.name: path.read_bytes() for path in old.path.iterdir()} == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "task0", "task1"]
 
 
 def test_task_seen_before_is_refused(tmp_path: Path) -> None:
@@ -244,19 +215,6 @@ def test_updates_that_may_not_be_meant_are_told(
     b = update(tmp_path / "b", stream[order[1]], tmp_path / "a", policy="ring", size=second)
     assert len(b.manifest.warnings) == (said is not None)
     assert all(str(said) in one for one in b.manifest.warnings)
-
-
-def test_the_buffer_of_a_stream_that_was_split_again_is_told(tmp_path: Path) -> None:
-    first, again = (make_stream(tmp_path / name, 3, 6, test=len(name)) for name in ("a", "bc"))
-    update(tmp_path / "0", first / "00-part-0", policy="ring")
-    b = update(tmp_path / "1", again / "01-part-1", tmp_path / "0", policy="ring")
-    assert "is of another stream and lacks 00-part-0" in b.manifest.warnings[0]
-
-
-def test_a_task_is_not_a_previous_buffer(tmp_path: Path) -> None:
-    (task,) = tasks(tmp_path, [3])
-    with pytest.raises(BadInput, match="is a task, not a buffer"):
-        open_buffer(task)
 
 
 def test_damaged_image_is_not_copied_into_a_buffer(tmp_path: Path) -> None:

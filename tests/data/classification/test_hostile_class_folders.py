@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support.class_folders import write_class_folder
-from support.hostile import block, check_memory, member, mutated, refusal, tar_file
+from support.hostile import block, check_memory, member, refusal, tar_file
 
-from vlcpctl.core.errors import UsageError
 from vlcpctl.data.classification.labelled_images import open_folder
 from vlcpctl.data.classification.prompts import prompts_of, read_templates
 from vlcpctl.data.splitting.labels import labels_from
@@ -70,15 +67,6 @@ def test_many_members_of_one_sample_take_no_memory(tmp_path: Path) -> None:
     check_memory(lambda: read(path), 25)
 
 
-def test_any_tar_of_a_folder_ends_in_labels_or_one_line(tmp_path: Path) -> None:
-    path = folder(tmp_path / "set")
-    draw = np.random.default_rng(0)
-    whole = (path / "test" / "0.tar").read_bytes()
-    for _ in range(100):
-        (path / "test" / "0.tar").write_bytes(mutated(whole, draw))
-        refusal(lambda: read(path), path)
-
-
 TEMPLATES = {
     "deep": "[" * 500 + "]" * 500,
     "very deep": "[" * 100_000,
@@ -103,16 +91,6 @@ def test_a_long_template_is_shown_shortened(tmp_path: Path) -> None:
     assert refusal(lambda: prompts_of(["cat"], read_templates(path).of("d"), path), path)
 
 
-@pytest.mark.parametrize("suffix", ["json", "txt"])
-def test_any_templates_end_in_prompts_or_one_line(tmp_path: Path, suffix: str) -> None:
-    draw = np.random.default_rng(0)
-    path = tmp_path / f"t.{suffix}"
-    for _ in range(100):
-        whole = json.dumps({"d": {"cat": ["a {c}"]}, "e": ["a {c}", "b {c}"]}).encode()
-        path.write_bytes(mutated(whole, draw))
-        refusal(lambda: prompts_of(["cat"], read_templates(path).of("d"), path), path)
-
-
 def test_lists_of_class_names_that_are_no_files_are_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "bytes.txt").write_bytes(b"\xff\n")
@@ -126,12 +104,3 @@ def test_lists_of_class_names_that_are_no_files_are_refused(tmp_path: Path) -> N
 def _marked(path: Path) -> Path:
     path.write_bytes(b"\xef\xbb\xbfcat\n")
     return path
-
-
-def test_templates_of_a_split_are_opened_before_they_are_hashed(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "t.txt")
-    (tmp_path / "names.txt").write_text("cat\n")
-    source, path = "open_clip:ViT-B-32,openai", tmp_path / "t.txt"
-    assert refusal(lambda: labels_from(source, tmp_path / "names.txt", path), path)
-    with pytest.raises(UsageError):
-        labels_from(source)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from pathlib import Path
 
@@ -14,18 +13,12 @@ from PIL import Image
 from vlcpctl.core.errors import UsageError
 from vlcpctl.core.seeds import generator
 from vlcpctl.data.emoji9.glyphs import PATH, Glyph, read_glyphs, train_captions
-from vlcpctl.data.emoji9.pairs import DRAWS, PairSettings, encode, render_views, write_pairs
+from vlcpctl.data.emoji9.pairs import DRAWS, PairSettings, render_views, write_pairs
 
 
 @pytest.fixture(scope="module")
 def glyphs() -> list[Glyph]:
     return read_glyphs()
-
-
-def test_glyph_file_stays_below_three_megabytes() -> None:
-    assert PATH.stat().st_size < 3_000_000
-    assert PATH.with_name("LICENSES.md").is_file()
-    assert PATH.with_name("OFL-1.1.txt").is_file()
 
 
 def test_nine_groups_with_long_tail_sizes(glyphs: list[Glyph]) -> None:
@@ -40,19 +33,6 @@ def test_names_are_distinct_and_merged_names_account_for_every_emoji(glyphs: lis
     assert len({glyph.name for glyph in glyphs}) == len(glyphs) == 1861
     same = pq.read_table(PATH, columns=["same_glyph"])["same_glyph"].to_pylist()
     assert len(glyphs) + sum(map(len, same)) == 1870
-
-
-def test_squares_keep_their_relative_size(glyphs: list[Glyph]) -> None:
-    by_name = {glyph.name: glyph for glyph in glyphs}
-    names = [f"black {size} square" for size in ("small", "medium-small", "medium", "large")]
-    areas = [(np.asarray(by_name[name].image())[..., 3] > 127).sum() for name in names]
-    assert areas == sorted(areas)
-    assert len(set(areas)) == 4
-
-
-def test_limit_takes_from_every_group_in_turn() -> None:
-    sizes = Counter(glyph.group for glyph in read_glyphs(limit=20))
-    assert sorted(sizes.values()) == [2] * 7 + [3] * 2
 
 
 def test_view_depends_on_its_own_draws_alone(glyphs: list[Glyph]) -> None:
@@ -81,11 +61,6 @@ def test_glyph_in_the_colour_of_its_background_leaves_no_rim() -> None:
     view = render_views(Image.fromarray(grey), draws, 32).astype(int)
     # Bicubic interpolation overshoots by up to a tenth; a rim would be off by half.
     assert np.abs(view - 160).max() <= 16
-
-
-def test_encoding_is_lossless() -> None:
-    image = generator(0, "pixels").integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(encode(image)))), image)
 
 
 def test_captions_start_with_the_name_and_never_repeat_it_as_keyword(glyphs: list[Glyph]) -> None:

@@ -206,41 +206,29 @@ def test_reading_can_move_to_a_process_that_shares_nothing(splits: list[Split]) 
 # The cache
 
 
-def test_an_image_is_decoded_once(splits: list[Split], monkeypatch: pytest.MonkeyPatch) -> None:
-    read = _count_reads(splits[0], monkeypatch)
-    cache = ImageCache()
-    first = cache.get(splits, 0, 3)
-    assert cache.get(splits, 0, 3) is first
-    assert read() == 1
-
-
+@pytest.mark.parametrize(
+    ("images", "rows", "reads", "held"),
+    [
+        (9, [3, 3], 1, 1),
+        (2, [0, 1, 0, 2, 0], 3, 2),  # 2 drives out 1, not 0
+        (2, [0, 1, 0, 2, 0, 1], 4, 2),
+        (0.1, [0, 1, 1], 2, 1),  # an image larger than the cache stays until the next
+        (0, [0, 0, 0], 3, 0),
+    ],
+)
 def test_the_cache_gives_up_what_was_used_longest_ago(
-    splits: list[Split], monkeypatch: pytest.MonkeyPatch
+    splits: list[Split],
+    monkeypatch: pytest.MonkeyPatch,
+    images: float,
+    rows: list[int],
+    reads: int,
+    held: int,
 ) -> None:
-    read = _count_reads(splits[0], monkeypatch)
-    image = 24 * 24 * 4
-    cache = ImageCache(limit=2 * image)
-    for row in (0, 1, 0, 2, 0):  # 2 drives out 1, not 0
-        cache.get(splits, 0, row)
-    assert read() == 3
-    cache.get(splits, 0, 1)
-    assert read() == 4
-    assert cache.n_bytes == 2 * image
-
-
-def test_an_image_larger_than_the_cache_is_still_read(splits: list[Split]) -> None:
-    cache = ImageCache(limit=10)
-    assert cache.get(splits, 0, 0).size == cache.get(splits, 0, 1).size == (24, 24)
-
-
-def test_without_a_cache_nothing_is_kept(
-    splits: list[Split], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = _count_reads(splits[0], monkeypatch)
-    cache = ImageCache(limit=0)
-    for _ in range(3):
-        cache.get(splits, 0, 0)
-    assert (read(), cache.n_bytes) == (3, 0)
+    read, size = _count_reads(splits[0], monkeypatch), 24 * 24 * 4
+    cache = ImageCache(limit=int(images * size))
+    for row in rows:
+        assert cache.get(splits, 0, row).size == (24, 24)
+    assert (read(), cache.n_bytes) == (reads, held * size)
 
 
 def test_an_image_is_cached_only_with_the_scale_of_its_view(

@@ -173,13 +173,8 @@ def test_a_batch_larger_than_the_task_is_refused_with_both_numbers() -> None:
         _pairs([_split(0, 12)], batch_size=20)
 
 
-def test_limit_takes_the_first_rows_of_each_task() -> None:
-    pairs = PairSampler([_split(0, 12)], None, **_sampling(Settings(batch_size=4)), seed=0, limit=5)  # type: ignore[list-item]
-    assert pairs.epoch_steps == 1
-
-
 @pytest.mark.parametrize("replay", ["union", "share=0.5"])
-def test_limit_leaves_the_buffer_whole(replay: str) -> None:
+def test_limit_takes_the_first_rows_of_each_task_and_the_whole_buffer(replay: str) -> None:
     sampling = _sampling(Settings(batch_size=4, replay=replay))
     pairs = PairSampler([_split(0, 12)], _split(100, 9), **sampling, seed=0, limit=5)  # type: ignore[arg-type,list-item]
     task, buffer = pairs.visited_rows()

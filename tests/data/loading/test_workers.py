@@ -20,7 +20,6 @@ from torch.utils.data import Dataset
 
 from vlcpctl.core.errors import VlcpError
 from vlcpctl.core.machine import is_about_limits, limit_text
-from vlcpctl.data.loading import workers
 from vlcpctl.data.loading.workers import read_in_order
 
 PROGRAM = """
@@ -114,22 +113,3 @@ def test_a_worker_sees_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [item.tolist() for item in read_in_order(Places(), range(4), 2)]
     assert found == [[place, 1] for place in range(4)]
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
-
-
-@pytest.mark.parametrize("pins", [True, False])
-def test_a_thread_pins_what_workers_read(monkeypatch: pytest.MonkeyPatch, *, pins: bool) -> None:
-    seen: list[object] = []
-
-    class Loader:
-        def __init__(self, *_: object, pin_memory: bool, **how: object) -> None:
-            seen.append((pin_memory, how["multiprocessing_context"]))
-
-        def __iter__(self) -> Loader:
-            return self
-
-        def __next__(self) -> Tensor:
-            raise StopIteration
-
-    monkeypatch.setattr(workers, "DataLoader", Loader)
-    assert list(read_in_order(Places(), range(4), 2, pins=pins)) == []
-    assert seen == [(pins, "fork")]

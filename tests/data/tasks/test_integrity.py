@@ -122,27 +122,24 @@ def test_text_that_is_not_utf8_is_refused(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["train.parquet", SHARD])
-@pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "dangling link"])
+@pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "dangling link", "cut short"])
 def test_a_file_that_is_none_is_named_and_never_waited_for(
     tmp_path: Path, name: str, kind: str
 ) -> None:
     task = make_task(tmp_path / "task", 5)
     path = task / name
+    data = path.read_bytes()
     path.unlink()
-    if kind == "directory":
+    if kind == "cut short":
+        path.write_bytes(data[:-512])
+    elif kind == "directory":
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
     elif kind == "dangling link":
         path.symlink_to("nowhere")
     assert str(path) in first_problem(task)
-
-
-def test_a_truncated_shard_is_named_when_the_split_is_opened(tmp_path: Path) -> None:
-    task = make_task(tmp_path / "task", 5)
-    shard = task / SHARD
-    os.truncate(shard, shard.stat().st_size - 512)
-    assert first_problem(task).startswith(f"{shard} has changed since it was written")
+    assert any(name in one for one in check(task, deep=True))
 
 
 def test_a_split_without_images_is_opened_but_not_required(tmp_path: Path) -> None:
@@ -184,6 +181,7 @@ def test_a_stream_with_an_edited_task_or_list_is_refused(tmp_path: Path) -> None
         (path / "x").rename(path / "02-part-2")
 
     refused(exchange, "is not the task listed in stream.json")
+    refused(lambda path: (path / "01-part-1/task.json").unlink(), "01-part-1")
 
 
 def test_the_content_id_is_of_keys_and_labels_in_order() -> None:
@@ -214,19 +212,6 @@ def _read(task: Path) -> list[object] | None:
     return None
 
 
-_TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
-_COLUMNS = {
-    "key": _TEXT,
-    "shard": _TEXT,
-    "offset": st.integers(-(2**63), 2**63 - 1),
-    "size": st.integers(-(2**31), 2**31 - 1),
-    "captions": st.lists(st.none() | _TEXT, max_size=3),
-    "label": st.none() | _TEXT,
-    "width": st.integers(-(2**31), 2**31 - 1),
-    "sha256": _TEXT,
-}
-
-
 @pytest.fixture(scope="module")
 def new_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_task(tmp_path_factory.mktemp("new") / "task", 5)
@@ -254,25 +239,6 @@ def test_damaged_bytes_of_an_index_never_read_as_other_data(
         path.write_bytes(whole)
         record_again(new_task)
     assert is_recorded or found in (None, wanted)
-
-
-@hypothesis.settings(max_examples=25)
-@hypothesis.given(data=st.data())
-def test_any_values_in_an_index_are_read_or_refused(new_task: Path, data: st.DataObject) -> None:
-    path = new_task / "train.parquet"
-    whole = path.read_bytes()
-    edits = []
-    for _ in range(data.draw(st.integers(1, 3))):
-        name = data.draw(st.sampled_from(sorted(_COLUMNS)))
-        edits.append(column(name, data.draw(_COLUMNS[name]), data.draw(st.integers(0, 4))))
-    try:
-        for edit in edits:
-            edit(new_task)
-        _read(record_again(new_task))
-        list(check(new_task, deep=True))
-    finally:
-        path.write_bytes(whole)
-        record_again(new_task)
 
 
 @pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")

@@ -20,7 +20,7 @@ from support.processes import exit_code_of, start_child
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks import index
-from vlcpctl.data.tasks.index import SCHEMA, IndexWriter, Rows
+from vlcpctl.data.tasks.index import SCHEMA
 from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_task
 from vlcpctl.files.digests import digests_of
@@ -189,11 +189,6 @@ def test_several_processes_make_it(tmp_path: Path) -> None:
     assert not list(task.glob(".*"))
 
 
-def test_an_index_without_rows_has_an_empty_file(tmp_path: Path) -> None:
-    empty = open_task(make_task(tmp_path / "task", splits={"train": 0, "test": 2}))
-    assert everything(empty.split("train"))[:6] == [[], [], [], [], [], []]
-
-
 def _recorded(task: Path) -> Path:
     """The task, with a manifest that has the digest of its rows as they are now."""
     found = digests_of(task, ["train.arrow"])["train.arrow"]
@@ -232,24 +227,6 @@ def test_forged_rows_are_read_or_refused(fuzzed: Path, data: st.DataObject) -> N
         _recorded(fuzzed)
     assert not said or str(fuzzed) in said
     assert len(said.splitlines()) <= 1
-
-
-def test_a_row_group_has_no_more_rows_than_a_batch(tmp_path: Path) -> None:
-    writer = IndexWriter(tmp_path / "a.parquet")
-    own = ("s", 512, 1, ["c"], None, "task", 1, 1)
-    for start in range(0, 70_000, 7000):
-        writer.extend(
-            (f"{number:032x}", None, *own, f"{number:064x}")
-            for number in range(start, start + 7000)
-        )
-    writer.close()
-    groups = pq.ParquetFile(tmp_path / "a.parquet").metadata
-    assert [groups.row_group(n).num_rows for n in range(groups.num_row_groups)] == [65_536, 4464]
-    reader = pa.ipc.open_file(str(tmp_path / "a.arrow"))
-    found = Rows([reader.get_batch(n) for n in range(reader.num_record_batches)])
-    assert [found.key(row) for row in (0, 65_535, 65_536, 69_999)] == [
-        f"{row:032x}" for row in (0, 65_535, 65_536, 69_999)
-    ]
 
 
 def test_reading_writes_nothing(tmp_path: Path) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from vlcpctl.data.tasks import tars
 from vlcpctl.data.tasks.tars import BLOCK, Appender, header
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.testing.tiny_stream import make_task
@@ -34,15 +32,6 @@ def test_tarfile_finds_every_sample_with_its_bytes_and_captions(tmp_path: Path) 
             assert described["key"] == key
             assert described["captions"] == split.captions(row)
             assert described["task"] == "tiny"
-
-
-def test_gnu_tar_lists_without_a_complaint(tmp_path: Path) -> None:
-    make_task(tmp_path / "task", 3)
-    found = subprocess.run(
-        ["tar", "tf", tmp_path / "task" / "train-000000.tar"], capture_output=True, check=True
-    )
-    assert found.stderr == b""
-    assert len(found.stdout.splitlines()) == 9
 
 
 def test_shards_stay_below_their_size_or_hold_one_sample(tmp_path: Path) -> None:
@@ -92,17 +81,3 @@ def test_a_write_that_takes_only_a_part_is_gone_on_with(
     appender = Appender()
     appender.append(tmp_path / "file", [b"0123456789", b"", b"abcdef", b"xyz"])
     assert (tmp_path / "file").read_bytes() == b"0123456789abcdefxyz"
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system takes no hints")
-def test_the_disk_begins_with_every_byte_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun = []
-    monkeypatch.setattr(tars, "_BEGUN_AFTER", 10)
-    monkeypatch.setattr(os, "posix_fadvise", lambda _file, *place: begun.append(place[:2]))
-    appender = Appender()
-    for size in (4, 4, 4, 25, 3):
-        appender.append(tmp_path / "file", [bytes(size)])
-    appender.append(tmp_path / "file", [bytes(2)], last=True)
-    assert begun == [(0, 12), (12, 25), (37, 5)]

@@ -393,9 +393,8 @@ def _width(text: str) -> float:
     return len(text) * _CHARACTER
 
 
-def _text(text: str, x: float, y: float, anchor: str, fill: str = "var(--muted)") -> str:
-    anchored = None if anchor == "start" else anchor
-    named = attributes(x=_px(x), y=_px(y), text_anchor=anchored, fill=fill)
+def _text(text: str, x: float, y: float, anchor: str) -> str:
+    named = attributes(x=_px(x), y=_px(y), text_anchor=anchor, fill="var(--muted)")
     return f"<text{named}>{escaped(text)}</text>"
 
 

@@ -37,6 +37,7 @@ from vlcpctl.report.tables import (
 
 Styles = Mapping[str, RunStyle]
 
+_LEAST_RANGE = 5.0  # points on the axes of a scatter, so that noise does not look like a difference
 _KEEP = 0.999  # share of the angles that a histogram shows; the tables have the rest
 
 
@@ -122,7 +123,8 @@ def _kept(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
     if len(lines) < 2:
         return None
     places = np.hstack([one.means for one in lines])
-    xs, ys = (ticks(float(one.min()), float(one.max())) for one in places)
+    ends = ((float(one.min()), float(one.max())) for one in places)
+    xs, ys = (ticks(low, max(high, low + _LEAST_RANGE)) for low, high in ends)
     title = f"Stability against plasticity in {paper_name(key)}"
     caption = (
         f"{title}: a point for each run. Plasticity is own_learned, the score on each task just "

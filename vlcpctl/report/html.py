@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 _MINUS = "\u2212"
 _MOST_ROWS = 60  # of a table that is shown at once; a longer one is folded
 _BREAK = re.compile(r"\n\s*")
-_IDS = ("checkpoint", "trained from", "task data", "buffer data")
-_CODE = frozenset({"formula", "metric", "condition", "command", *_IDS})
-_PROSE = frozenset({"formula", "reading", "source", "verdict", "command"})
+_CODE = frozenset({"formula", "metric", "condition"})
+_PROSE = frozenset({"formula", "reading", "source", "verdict"})
 
 
 def render(template: str, macro: str, *values: Any, **named: Any) -> Markup:

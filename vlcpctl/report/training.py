@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-import os
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import itemgetter
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +19,7 @@ from vlcpctl.core.words import size
 from vlcpctl.files.digests import changed_prefix
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.inputs import open_regular, parse_json
-from vlcpctl.files.manifest import MANIFESTS, kind_of, with_article
+from vlcpctl.files.manifest import MANIFESTS
 from vlcpctl.files.rows import Row, run_label
 from vlcpctl.models.checkpoint_files import LOG, WEIGHT_SUFFIXES, is_slot
 from vlcpctl.report.charts import Floats, Line, LineChart, RunStyle, ticks
@@ -30,13 +28,9 @@ from vlcpctl.report.scores import START, Spread, grouped
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, number_cell
 
 ABSENT = "-"  # a run does not have the setting
-LEVELS = 4  # of subdirectories below a directory that is searched for checkpoints
-MOST_BYTES = 1 << 27  # of a log: about a million optimizer steps
-MOST_TERMS = 24  # of losses that are drawn
 
 _MOST_ROWS, _LEAST_ROWS = 200, 2  # kept of each log
 _ALL_ROWS = 10_000  # kept of all logs together, unless that is fewer than _LEAST_ROWS of each
-_HEAD = re.compile(rb'\{"phase": "([^"\\]{1,100})", "step": (\d{1,12})[,}]')
 _PLACE = frozenset({"phase", "step"})
 # Where terms are drawn; those of methods are at 4, between them.
 _RANKS = {"loss": 0, "contrastive": 1, "val_loss": 5, "lr": 6}
@@ -66,14 +60,8 @@ _LOSS_CAPTION = (
 )
 
 SettingTexts = dict[str, str]
+Terms = dict[str, Floats]  # of a log: (2, N) optimizer steps and values
 _Place = tuple[str, int, int]  # run, seed, and step or START
-
-
-class Log(NamedTuple):
-    """The terms of a log, (2, N) optimizer steps and values; how many steps its training had."""
-
-    steps: int
-    terms: dict[str, Floats]
 
 
 @dataclass(frozen=True)
@@ -83,7 +71,7 @@ class StepCard:
     seed: int
     step: int
     manifest: CheckpointManifest
-    log: Log | None
+    log: Terms | None
 
     @property
     def is_trained(self) -> bool:
@@ -152,10 +140,9 @@ class Cards:
 def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str] = ()) -> Cards:
     """The cards of the runs in these rows, or only of `runs`, from checkpoints at these paths.
 
-    A path is a checkpoint, or a directory that is searched LEVELS levels deep. A checkpoint belongs
-    to a run if a row of the run has its content id, or if it is of the same run and seed and one of
-    these was trained from it. Raises BadInput if a path does not exist, is another artifact, or has
-    no checkpoint below it, and if a checkpoint or its log cannot be read.
+    A path is a checkpoint, or a directory that has some. A checkpoint belongs to a run if a row of
+    the run has its content id, or if it is of the same run and seed and one of these was trained
+    from it. Raises BadInput if a path has no checkpoint, and if one or its log cannot be read.
     """
     found: dict[str, tuple[Path, CheckpointManifest]] = {}
     for path in dict.fromkeys(paths):
@@ -175,27 +162,14 @@ def read_cards(paths: Sequence[Path], rows: Iterable[Row], runs: Collection[str]
 
 
 def _checkpoints(top: Path) -> list[Path]:
-    """The checkpoints at or below a path, sorted; not those inside of artifacts, or hidden."""
-
-    def refuse(error: OSError) -> None:
-        if error.filename == str(top):
-            raise BadInput(unreadable(top, error)) from error
-
-    found = []
-    for name, below, files in os.walk(top, onerror=refuse):
-        place = Path(name)
-        if MANIFESTS["checkpoint"] in files:
-            found.append(place)
-        stops = len(place.relative_to(top).parts) >= LEVELS or kind_of(place) is not None
-        below[:] = [] if stops else sorted(one for one in below if not one.startswith("."))
-    if not found:
-        kind = kind_of(top)
-        what = f"not a checkpoint, it is {with_article(kind)}" if kind else "without checkpoints"
-        raise BadInput(
-            f"{top} is {what}, searched {LEVELS} levels deep; give the directory of a run, or a "
-            "checkpoint"
-        )
-    return found
+    """The checkpoints at or below a path, sorted; not hidden ones."""
+    found = [path.parent for path in sorted(top.rglob(MANIFESTS["checkpoint"]))]
+    shown = [
+        one for one in found if not any(part.startswith(".") for part in one.relative_to(top).parts)
+    ]
+    if not shown:
+        raise BadInput(f"{top} has no checkpoint; give the directory of a run, or a checkpoint")
+    return shown
 
 
 def _places(
@@ -220,12 +194,12 @@ def _places(
     return places
 
 
-def read_log(checkpoint: Path, made: CheckpointManifest, most: int) -> Log | None:
-    """The log of a training, with at most `most` rows, and of validations; None if it has none.
+def read_log(checkpoint: Path, made: CheckpointManifest, most: int) -> Terms | None:
+    """The terms of a training's log and of its validations, at most `most` rows of each.
 
     Rows are evenly spaced by their place in the file, the first and the last among them. A term has
-    NaN where the file lacks steps or a value is not finite. Raises BadInput if the file is not what
-    the checkpoint recorded, is too large, or is not a training log.
+    NaN where the file lacks steps or a value is not finite. None without a log. Raises BadInput if
+    the file is not what the checkpoint recorded, or is not a training log.
     """
     path = checkpoint / LOG
     entry = made.digests.get(LOG)
@@ -236,37 +210,32 @@ def read_log(checkpoint: Path, made: CheckpointManifest, most: int) -> Log | Non
         raise BadInput(problem)
     try:
         with open_regular(path) as file:
-            data = file.read(MOST_BYTES + 1)
+            # Phases such as that of Fisher matrices count their own steps.
+            lines = [one for one in file.read().splitlines() if b'"phase": "train"' in one]
     except OSError as error:
         raise BadInput(unreadable(path, error)) from error
-    if len(data) > MOST_BYTES:
-        raise BadInput(f"cannot read {path}: it has more than {MOST_BYTES} bytes")
-    rows: dict[bool, list[tuple[int, bytes]]] = {False: [], True: []}
-    for number, line in enumerate(data.splitlines(), 1):
-        head = _HEAD.match(line)
-        if head is None:
-            raise BadInput(f"{path}:{number} is not a row of a training log")
-        if head[1] == b"train":  # phases such as the one of Fisher matrices count their own steps
-            rows[b'"val_' in line].append((int(head[2]), line))
-    terms = {name: one for of in rows.values() for name, one in _terms(path, of, most).items()}
-    return Log(max((of[-1][0] + 1 for of in rows.values() if of), default=0), terms)
+    terms: Terms = {}
+    for is_validation in (False, True):
+        rows = [one for one in lines if (b'"val_' in one) is is_validation]
+        terms |= _terms(path, rows, most)
+    return terms
 
 
-def _terms(path: Path, rows: Sequence[tuple[int, bytes]], most: int) -> dict[str, Floats]:
+def _terms(path: Path, rows: Sequence[bytes], most: int) -> Terms:
     """The terms of the rows of trainings, or of validations."""
-    steps = np.array([step for step, _ in rows], dtype=np.float64)
-    if (np.diff(steps) <= 0).any():
-        raise BadInput(f"{path}: the steps are not in order")
     count = len(rows)
     kept = np.arange(most) * (count - 1) // (most - 1) if count > most else np.arange(count)
     try:
-        values = [parse_json(rows[place][1]) for place in kept.tolist()]
-    except ValueError as error:
-        raise BadInput(f"{path} has a row that is not readable JSON: {error}") from error
+        values = [parse_json(rows[place]) for place in kept.tolist()]
+        steps = np.array([one["step"] for one in values], dtype=np.float64)
+    except (ValueError, KeyError) as error:
+        raise BadInput(f"{path} has a row that is not of a training log: {error}") from error
+    if (np.diff(steps) <= 0).any():
+        raise BadInput(f"{path}: the steps are not in order")
     found = {}
     for name in dict.fromkeys(name for row in values for name in row if name not in _PLACE):
         of = np.array([row.get(name, math.nan) for row in values], dtype=np.float64)
-        found[name] = np.stack([steps[kept], np.where(np.isfinite(of), of, math.nan)])
+        found[name] = np.stack([steps, np.where(np.isfinite(of), of, math.nan)])
     return found
 
 
@@ -278,7 +247,7 @@ def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]
     """
     found: dict[str, list[Line]] = {}
     for run, of in cards.runs.items():
-        for term in dict.fromkeys(term for one in of if one.log for term in one.log.terms):
+        for term in dict.fromkeys(term for one in of if one.log for term in one.log):
             points = _run_points(of, term)
             if np.isfinite(points[1]).any():
                 found.setdefault(term, []).append(Line(run, styles[run], points))
@@ -291,12 +260,8 @@ def loss_charts(cards: Cards, styles: Mapping[str, RunStyle]) -> list[LineChart]
     caption = _LOSS_CAPTION.format(cards.most_rows)
     if any(line.has_band for line in lines):
         caption += " Line: mean over seeds. Band: lowest to highest seed."
-    if len(names) > MOST_TERMS:
-        caption += f" {len(names) - MOST_TERMS} more terms are not drawn."
     titles = ("task of the run", "")
-    return [
-        loss_chart(name, caption, titles, tuple(found[name]), ends) for name in names[:MOST_TERMS]
-    ]
+    return [loss_chart(name, caption, titles, tuple(found[name]), ends) for name in names]
 
 
 def loss_chart(
@@ -320,7 +285,7 @@ def _run_points(cards: Sequence[StepCard], term: str) -> Floats:
     end: float | None = None
     for step in sorted({one.step for one in cards}):
         logs = [(one, one.log) for one in cards if one.step == step and one.log]
-        found = [log.terms[term] for _, log in logs if term in log.terms]
+        found = [log[term] for _, log in logs if term in log]
         if not found:
             continue
         steps = reduce(np.intersect1d, [of_seed[0] for of_seed in found])
@@ -333,7 +298,8 @@ def _run_points(cards: Sequence[StepCard], term: str) -> Floats:
         if end is not None and start > end:  # a checkpoint between them is missing
             pieces.append(np.array([[end], [math.nan], [math.nan], [math.nan]]))
         end = card.step + 1.0
-        x = start + (steps + 0.5) * (end - start) / log.steps
+        count = 1 + max(of_term[0, -1] for of_term in log.values())
+        x = start + (steps + 0.5) * (end - start) / count
         pieces.append(np.stack([x, values.mean(axis=0), values.min(axis=0), values.max(axis=0)]))
     return np.concatenate(pieces, axis=1)
 

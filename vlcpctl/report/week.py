@@ -347,8 +347,7 @@ class _Found:
         if self.week.checkpoint is None:
             return None
         log = read_log(self.week.checkpoint, CheckpointManifest.read(self.week.checkpoint), _ROWS)
-        terms = log.terms if log else {}
-        return next(((one, terms[one]) for one in _TERMS if one in terms), None)
+        return next(((one, log[one]) for one in _TERMS if one in log), None) if log else None
 
     def parts(self) -> Iterator[Part]:
         """What the page and the terminal say below the scores."""

@@ -11,7 +11,6 @@ import pytest
 from support.commands import methods as run
 
 from vlcpctl.commands.methods import bibtex, cited, describe
-from vlcpctl.core.errors import UsageError
 from vlcpctl.core.method import Paper
 from vlcpctl.methods import TABLE
 
@@ -95,17 +94,3 @@ def test_papers_of_several_methods_are_cited_once(capsys: pytest.CaptureFixture[
     for authors in re.findall(r"author = \{(.*)\}", found):
         for author in authors.split(" and "):
             assert len(author.split()) > 1, f"{author} lacks a first name"
-
-
-@pytest.mark.parametrize(
-    ("names", "cite", "said"),
-    [
-        (["ctpp"], False, "'ctp'"),
-        (["ctp+er"], False, "as two"),
-        ([], True, "such as ctp"),
-        (["seqf", "ema"], True, "seqf, ema"),
-    ],
-)
-def test_a_mistake_is_answered(names: list[str], cite: bool, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        run(names, cite=cite)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import BadInput
 from vlcpctl.models import dual_encoder, towers
 from vlcpctl.models.configuration import find_configuration
 from vlcpctl.models.dual_encoder import DualEncoder
@@ -125,28 +125,6 @@ def test_open_clip_loads_the_checkpoint_when_the_tower_is_at_hand(
     bare.eval()
     assert torch.equal(tokens, encoder.tokenize(["a cab", "b"]))
     assert torch.equal(bare.encode_text(tokens), outputs(encoder)[1])
-
-
-def test_a_text_length_beyond_the_tower_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has 24 positions"):
-        dual_encoder.build(write_config(tmp_path), text_length=25)
-
-
-def test_a_tower_that_only_the_hub_has_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import transformers
-
-    def refuse(name: str, **how: object) -> None:
-        raise OSError("We couldn't connect to the hub")
-
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", refuse)
-    path = write_config(tmp_path)
-    model = json.loads(path.read_text())
-    model["text_cfg"]["hf_model_name"] = "bert-base-uncased"
-    path.write_text(json.dumps(model))
-    with pytest.raises(Incompatible, match="'bert-base-uncased'"):
-        dual_encoder.build(path)
 
 
 def test_an_image_tower_without_positions_takes_other_sizes() -> None:

@@ -145,7 +145,7 @@ def test_labels_by_names_are_those_of_a_loop(tmp_path: Path, kind: str) -> None:
     assert len(set(found)) > 1
 
 
-def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: Path) -> None:
+def test_split_labels_by_a_checkpoint(tmp_path: Path) -> None:
     with new_directory(tmp_path / "model", is_artifact) as temporary:
         encoders.save(encoders.build("micro"), temporary)
         write_checkpoint_manifest(temporary, "content")
@@ -167,6 +167,3 @@ def test_split_labels_by_a_checkpoint_and_refuses_what_has_no_effect(tmp_path: P
     made = (tmp_path / "out" / "stream.json").stat().st_mtime_ns
     run([source], tmp_path / "out", by="classes", tasks=2, **how)  # no model is loaded for this
     assert (tmp_path / "out" / "stream.json").stat().st_mtime_ns == made
-    for option in ("device", "workers"):
-        with pytest.raises(UsageError, match=f"--{option} has no effect without --labels-from"):
-            run([source], tmp_path / "other", by="source", **{option: "0"})

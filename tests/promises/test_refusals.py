@@ -159,6 +159,10 @@ MISTAKES = (
     (f"{EVALUATE} diverged", 8, "diverged on 00-part-0"),
     (f"{EVALUATE} plain --checkpoint stream/../plain --save-embeddings out", 2, "named plain"),
     (f"buffer {B} -o out -q --size 6 --policy herding --checkpoint diverged", 8, "diverged"),
+    (f"distill {B} -o out -q --teacher diverged --preset tiny", 8, "diverged"),
+    ("methods ctpp", 2, "'ctp'"),
+    ("methods --cite", 2, "ctp"),
+    ("methods --cite seqf ema", 2, "seqf, ema"),
     ("buffer stream -o out --size 6", 3, f"{A} {B}"),
     ("buffer buffer -o out --size 6", 3, "give a task"),
     (f"buffer {A} -o out --size 6 --policy herding", 2, "--checkpoint"),
@@ -350,6 +354,7 @@ def test_a_line_that_cannot_be_carried_out_says_why_and_leaves_nothing(
     assert word in last
     assert len(last) < 700
     assert set(place.iterdir()) <= before
+    shutil.rmtree(place / ".out.vlcpctl", ignore_errors=True)  # of what diverged
 
 
 @pytest.mark.parametrize(

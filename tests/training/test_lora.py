@@ -12,7 +12,7 @@ import torch
 from support.marks import mostly_slow
 from support.training import column, with_settings
 
-from vlcpctl.core.errors import OutputExists, UsageError
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.files.tensors import read_tensors
 from vlcpctl.losses.contrastive import image_text
 from vlcpctl.models import encoders
@@ -28,7 +28,7 @@ from vlcpctl.testing.battery import (
 )
 from vlcpctl.testing.tiny_stream import make_task
 from vlcpctl.training.adapters import AdapterOptimizer, Adapters
-from vlcpctl.training.lora import LoraSize, adapted_names, parse_lora
+from vlcpctl.training.lora import LoraSize, adapted_names
 from vlcpctl.training.optimizers import new_optimizer
 from vlcpctl.training.request import TrainRequest
 from vlcpctl.training.settings import Settings
@@ -148,12 +148,6 @@ def test_a_run_with_another_rank_is_another_run(
     train_step(_second(world, first, tmp_path / "01", lora="2,4"))  # the same size in other words
     with pytest.raises(OutputExists, match=r"settings\.lora was '?2,4'? and is now '?4,8'?"):
         train_step(_second(world, first, tmp_path / "01", lora="4"))
-
-
-@pytest.mark.parametrize("text", ["0", "8,", "8,0", "x", "-1", "8,-2", "1.5", "8,inf", "8,2,1"])
-def test_another_form_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match="is not RANK or RANK,ALPHA"):
-        parse_lora(text)
 
 
 @pytest.mark.parametrize("name", ["adamw", "sgd", "lamb"])

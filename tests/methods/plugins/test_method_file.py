@@ -34,7 +34,6 @@ def test_a_base_class_without_a_name_is_not_a_method(tmp_path: Path) -> None:
 
 
 TITLE = '    title: ClassVar[str] = "Penalise changes to all weights"\n'
-PRESET = '    preset: ClassVar[str] = "tiny"\n'
 
 
 @pytest.mark.parametrize(
@@ -42,13 +41,8 @@ PRESET = '    preset: ClassVar[str] = "tiny"\n'
     [
         ("def (:\n", "cannot import {path}: line 1: SyntaxError: "),
         ("\nx = 1 / 0\n", "cannot import {path}: line 2: ZeroDivisionError: division by zero"),
-        ("import nowhere\n", "cannot import {path}: line 1: ModuleNotFoundError: No module named"),
-        ("raise SystemExit(3)\n", "cannot import {path}: line 1: SystemExit: 3"),
-        ("def f():\n    raise ValueError\nf()\n", "cannot import {path}: line 2: ValueError"),
         ("x = 1\n", "{path} defines no method: it has no class that derives from"),
         (MINE.replace(TITLE, ""), "{path}: class Mine lacks a title; add title: ClassVar[str] ="),
-        (MINE.replace(PRESET, ""), "{path}: class Mine lacks a preset; add preset:"),
-        (MINE.replace('    name: ClassVar[str] = "mine"\n', ""), "class Mine lacks a name; add"),
         (MINE.replace('"mine"', '"my+method"'), "class Mine has the name 'my+method'; use letters"),
         (MINE.replace("@dataclass(frozen=True, kw_only=True)\n", ""), "class Mine is not a datacl"),
         (
@@ -74,10 +68,3 @@ def test_a_mistake_gets_one_line(tmp_path: Path, code: str, words: str) -> None:
     said = str(error.value)
     assert "\n" not in said
     assert words.replace("{path}", str(path)) in said
-
-
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"nowhere\.py does not exist"):
-        load_method_file(tmp_path / "nowhere.py")
-    with pytest.raises(BadInput, match=r"cannot read .*: it is not a regular file"):
-        load_method_file(tmp_path)

@@ -257,36 +257,3 @@ def test_weights_that_do_not_fit_are_listed(tmp_path: Path) -> None:
         encoders.with_weights("albef-micro", theirs, "task_00.pth")
     for name in ("vision_proj.weight", "vision_proj.bias", "itm_head.weight"):
         assert name in str(caught.value)
-
-
-# What only the hub has
-
-
-@pytest.fixture
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As without a network, but without the minute for which the hub's clients retry."""
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-
-
-@pytest.mark.usefixtures("no_hub")
-@pytest.mark.parametrize(
-    ("pretrained", "message"),
-    [
-        (None, "cannot load the tokenizer 'bert-base-chinese'"),
-        ("text=bert-base-uncased", "cannot load the tokenizer 'bert-base-uncased'"),
-        ("none", "cannot load the tokenizer 'bert-base-chinese'"),
-        ("text=no/where/at/all", "cannot load the tokenizer 'no/where/at/all'"),
-    ],
-)
-def test_a_hub_failure_is_one_line_that_says_what_to_pass(
-    pretrained: str | None, message: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(Incompatible) as caught:
-        build("albef-base", pretrained)
-    text = str(caught.value)
-    assert message in text
-    assert "--pretrained image=FILE,text=DIR" in text
-    assert "\n" not in text
-    assert capfd.readouterr() == ("", "")

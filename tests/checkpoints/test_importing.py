@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,6 @@ from vlcpctl.models import dual_encoder, encoders
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.fusion.key_mapping import ctp_names
 from vlcpctl.models.imports import open_clip
-from vlcpctl.testing.battery import TrainingWorld, request
-from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.train_step import train_step
 
 NAME = "visual.proj"
 WEIGHTS = "open_clip_model.safetensors"
@@ -210,26 +206,6 @@ def test_a_file_that_is_no_weights_is_refused(tmp_path: Path, data: bytes, *, tr
     said = str(caught.value)
     assert "\n" not in said
     assert data[:1] == b"\x80" or "neither a .safetensors file nor a torch pickle" in said
-
-
-def going_on(step: TrainRequest, previous: Path) -> TrainRequest:
-    """A request with --previous, without the options that the checkpoint fixes."""
-    origins = {name: origin for name, origin in step.origins.items() if name != "model"}
-    return replace(step, previous=previous, origins=origins)
-
-
-def test_a_first_task_starts_from_it_as_from_a_step_before(
-    world: TrainingWorld, trained: dict[str, Tensor], tmp_path: Path
-) -> None:
-    source = epoch_file(tmp_path / "epoch_1.pt", trained)
-    imported(source, tmp_path / "start", model="micro")
-    for name in ("ctp", "joint"):
-        step = request(world, name, 0, tmp_path / name, buffered=False)
-        train_step(going_on(step, tmp_path / "start"))
-        manifest = read_manifest(step.out, "checkpoint")
-        assert manifest["step"] == 0
-        assert len(manifest["tasks"]) == 1
-        assert manifest["parent"] == read_manifest(tmp_path / "start", "checkpoint")["content"]
 
 
 def test_importing_again_is_free_and_another_file_is_refused(

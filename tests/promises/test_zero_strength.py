@@ -12,6 +12,7 @@ from vlcpctl.methods import TABLE
 from vlcpctl.methods.plugins.registry import MethodRegistry
 from vlcpctl.testing.battery import TrainingWorld, with_fusion_model
 from vlcpctl.testing.off import TurnedOff
+from vlcpctl.training.methods import compose
 
 PLAIN = {"seqf", "joint", "er"}
 ELSEWHERE = {"incclip", "der", "derpp"}  # what they replay has tests of its own
@@ -22,6 +23,14 @@ Bytes = Callable[[TurnedOff, str], bytes]
 
 def test_every_method_can_be_turned_off() -> None:
     assert {*OFF} | PLAIN | ELSEWHERE == TABLE.keys()
+
+
+@pytest.mark.parametrize("name", OFF)
+def test_what_is_off_needs_no_other_model(name: str) -> None:
+    (off,) = compose(name, [f"{name}.{one}" for one in TABLE[name].off])
+    needs = off.needs(first=False)
+    used = (needs.previous, needs.reference, needs.pseudo_texts, needs.stored_features)
+    assert not any(used)
 
 
 @pytest.fixture(scope="module")

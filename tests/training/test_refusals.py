@@ -128,6 +128,8 @@ def test_one_pair_is_no_data_for_a_contrast(step: Step) -> None:
         (0, "ewc+ctp", {"negatives": "distinct"}),  # whose importances are kept, too
         (1, "lwf", {"previous": "stepped"}),  # the next task of that run
         (1, "lwf", {"teacher": "stepped"}),
+        (0, "ewc", {"teacher": "start"}),
+        (0, "joint", {"previous": "start"}),
     ],
 )
 def test_what_looks_like_one_is_planned(

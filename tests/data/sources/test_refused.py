@@ -15,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.hostile import block, check_memory, member, mutated, pax, refusal, tar_file
 from support.pair_files import img2dataset_members, read_pairs, rows, write_parquet, write_tar
 from support.saved_datasets import save_dataset, save_dataset_dict, table, write_arrow
@@ -106,16 +104,6 @@ def test_a_damaged_file_is_refused(tmp_path: Path, name: str, place: int) -> Non
     said = refusal(lambda: read_pairs(tmp_path / name), tmp_path / name)
     assert said
     assert word in said
-
-
-@settings(max_examples=60)
-@given(st.text(max_size=60), st.sampled_from(["csv", "json", "jsonl"]))
-def test_any_text_ends_in_pairs_or_one_line(
-    tmp_path_factory: pytest.TempPathFactory, text: str, suffix: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / f"any.{suffix}"
-    path.write_bytes(text.encode(errors="surrogatepass"))
-    refusal(lambda: read_pairs(path), path)
 
 
 def whole_files(path: Path) -> list[bytes]:
@@ -302,19 +290,9 @@ def test_a_json_list_above_a_tenth_of_the_memory_is_refused(
     assert "JSON Lines" in str(refusal(lambda: read_pairs(path), path))
 
 
-def _captions(path: Path) -> None:
-    lines = (f"a.png,{number:05000d}\n" for number in range(15_000))
-    path.write_text("image,caption\n" + "".join(lines))
-
-
 def _lines(path: Path) -> None:
     records = ({"image": f"{number}.png", "caption": "x" * 5000} for number in range(4_000))
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def _headers(path: Path) -> None:
-    noise = b"".join(pax(b"k%d=" % number + b"x" * 2**16) for number in range(1500))
-    tar_file(path, noise, WHOLE)
 
 
 def _one_sample(path: Path) -> None:
@@ -326,21 +304,8 @@ def _one_sample(path: Path) -> None:
         file.write(END)
 
 
-def _zeros(path: Path) -> None:
-    zeros = pa.array([bytes(3 * 10**7)] * 3)
-    columns = pa.table({"image": zeros, "caption": ["a", "b", "c"]})
-    pq.write_table(columns, path, compression="zstd", use_dictionary=False)
-
-
 @pytest.mark.parametrize(
-    ("name", "make", "most_mib"),
-    [
-        ("l.jsonl", _lines, 15),
-        ("o.tar", _one_sample, 300),
-        pytest.param("t.csv", _captions, 30, marks=pytest.mark.slow),
-        pytest.param("h.tar", _headers, 40, marks=pytest.mark.slow),
-        pytest.param("z.parquet", _zeros, 60, marks=pytest.mark.slow),
-    ],
+    ("name", "make", "most_mib"), [("l.jsonl", _lines, 15), ("o.tar", _one_sample, 300)]
 )
 def test_memory_does_not_grow_with_a_source(
     tmp_path: Path, name: str, make: Callable[[Path], None], most_mib: int
@@ -348,9 +313,13 @@ def test_memory_does_not_grow_with_a_source(
     make(tmp_path / name)
     ((source,),) = (one.files for one in find_inputs([str(tmp_path / name)]))
     check_memory(lambda: sum(1 for _ in pairs(source, Columns())), most_mib)
-    if name == "z.parquet":
-        said = refusal(lambda: read_pairs(tmp_path / name), tmp_path / name)
-        assert "smaller row groups" in str(said)
+
+
+def test_a_row_group_that_decompresses_to_much_more_is_refused(tmp_path: Path) -> None:
+    zeros = pa.table({"image": [bytes(3 * 10**7)] * 3, "caption": ["a", "b", "c"]})
+    pq.write_table(zeros, tmp_path / "z.parquet", compression="zstd", use_dictionary=False)
+    said = refusal(lambda: read_pairs(tmp_path / "z.parquet"), tmp_path / "z.parquet")
+    assert "smaller row groups" in str(said)
 
 
 def test_a_file_that_becomes_shorter_is_noticed(tmp_path: Path) -> None:

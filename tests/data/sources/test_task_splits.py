@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vlcpctl.core.errors import BadInput
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -54,12 +53,3 @@ def test_a_kept_column_and_a_label_divide_it(stream: Path, tmp_path: Path) -> No
         f"id-{number}" for number in (0, 10, 2, 4, 6, 8)
     ]
     assert found[0].column("label") == ["even"] * 6
-
-
-def test_an_unknown_or_damaged_one_is_refused(stream: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="unknown column 'group'"):
-        split(stream / "00-week", tmp_path / "other", "all:x", keep_columns="group")
-    manifest = stream / "00-week" / "task.json"
-    manifest.write_text(manifest.read_text().replace('"images": 8', '"images": 9'))
-    with pytest.raises(BadInput, match=r"task\.json has changed"):
-        split(stream / "00-week", tmp_path / "other", "all:x")

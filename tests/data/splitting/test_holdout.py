@@ -40,11 +40,6 @@ def test_shares_that_sum_to_one_hold_out_every_image(text: str) -> None:
     assert {holdout.split_of(sha) for sha in HASHES} == set(holdout.parts)
 
 
-def test_a_whole_number_is_a_number_of_images() -> None:
-    assert parse_holdout("test=2").counted
-    assert not parse_holdout("test=1").counted
-
-
 def test_a_percentage_is_a_share() -> None:
     assert parse_holdout("test=10%,val=0.05") == parse_holdout("test=0.1,val=0.05")
     assert not parse_holdout("test=1%").counted
@@ -54,23 +49,13 @@ def test_positions_never_change() -> None:
     assert position("ab" * 32) == pytest.approx(0.8487, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "test",
-        "train=0.1",
-        "test=0",
-        "test=1.5",
-        "test=0.6,val=0.5",
-        "test=5,val=0.1",
-        "test=1,val=0.1",
-        "test=5.0",
-        "test=-1",
-        "test=\u00b2",
-        "test=" + "9" * 400,
-        "",
-    ],
-)
+WRONG = [
+    *("test", "train=0.1", "test=0", "test=1.5", "test=0.6,val=0.5", "test=5,val=0.1"),
+    *("test=1,val=0.1", "test=5.0", "test=-1", "test=\u00b2", "test=" + "9" * 400, ""),
+]
+
+
+@pytest.mark.parametrize("text", WRONG)
 def test_a_holdout_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_holdout(text)
@@ -87,8 +72,8 @@ def test_a_number_holds_out_exactly_so_many_images(numbers: list[int]) -> None:
             counted.decide()
         return
     counted.decide()
-    sides = [counted.split_of("a", sha) for sha in set(hashes)]
-    assert (sides.count("test"), sides.count("val")) == (2, 1)
+    sides = [counted.split_of("a", sha) for sha in sorted(set(hashes), key=position)]
+    assert sides == ["test", "test", "val", *["train"] * (len(sides) - 3)]
 
 
 def test_a_task_that_appears_between_the_two_passes_is_refused() -> None:
@@ -98,20 +83,6 @@ def test_a_task_that_appears_between_the_two_passes_is_refused() -> None:
     counted.decide()
     with pytest.raises(BadInput, match="a source changed while it was being read: task 'b' is new"):
         counted.split_of("b", HASHES[0])
-
-
-def test_the_images_with_the_lowest_positions_are_held_out() -> None:
-    counted = CountedHoldout(parse_holdout("test=3,val=2"))
-    for sha in HASHES[:40]:
-        counted.count("a", sha)
-    counted.decide()
-    lowest = sorted(HASHES[:40], key=position)
-    assert [counted.split_of("a", sha) for sha in lowest[:6]] == [
-        *["test"] * 3,
-        "val",
-        "val",
-        "train",
-    ]
 
 
 @given(st.sets(st.integers(0, 1999), min_size=1), st.sampled_from(["1%", "10%", "33.3%", "90%"]))
@@ -129,9 +100,7 @@ def test_a_small_task_holds_out_a_share_instead(numbers: set[int], most: str) ->
         assert held == max(int(share * len(numbers)), min(1, len(numbers) - 1))
         assert abs(2 * sides["val"] - sides["test"]) <= 2
         assert sides["train"] >= 1
-        (said,) = warnings
-        assert f"task a has {len(numbers)} images: it holds out test={sides['test']}" in said
-        assert "instead of test=20,val=10" in said
+        assert len(warnings) == 1
     # Those with the lowest positions, as without the option.
     ranked = sorted(numbers, key=lambda number: position(HASHES[number]))
     outside = [counted.split_of("a", HASHES[number]) == "train" for number in ranked]
@@ -142,10 +111,6 @@ def test_a_small_task_holds_out_a_share_instead(numbers: set[int], most: str) ->
 def test_a_limit_that_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--holdout-most"):
         parse_most(text, parse_holdout("test=5"))
-
-
-@pytest.mark.parametrize("holdout", ["test=0.1", "none", None])
-def test_a_limit_without_counts_is_refused(holdout: str | None) -> None:
-    given = None if holdout is None else parse_holdout(holdout)
-    with pytest.raises(UsageError, match="--holdout-most has no effect"):
-        parse_most("10%", given)
+    for holdout in ("test=0.1", "none"):
+        with pytest.raises(UsageError, match="--holdout-most"):
+            parse_most("10%", parse_holdout(holdout))

@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 from support.pair_files import rows, write_parquet
 
-from vlcpctl.core.errors import BadInput, OutputExists, UsageError
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.data.splitting.labels import LabelsFrom, labels_from
-from vlcpctl.data.splitting.plan import plan_of
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.task import open_stream
@@ -149,36 +148,3 @@ def test_other_weights_are_another_split(tmp_path: Path) -> None:
 )
 def test_a_source_of_labels_is_read(text: str, found: LabelsFrom) -> None:
     assert labels_from(text) == found
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("tim:resnet18", "did you mean 'timm'"),
-        ("timm:", "write it as timm:MODEL"),
-        ("timm:resnet18,", "write it as timm:MODEL"),
-        ("checkpoint:a,b", "write it as checkpoint:DIR"),
-        ("open_clip:ViT-B-32", "does not name weights"),
-    ],
-)
-def test_a_source_of_labels_that_means_nothing_is_refused(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        labels_from(text)
-
-
-def test_options_without_an_effect_are_refused(tmp_path: Path) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text("cat\ndog\n")
-    refusals: list[tuple[dict[str, Any], str]] = [
-        ({"class_names": names}, "--class-names has no effect without --labels-from: it applies"),
-        ({"class_names": names, "labels_from": "group"}, "no effect with --labels-from group"),
-        ({"templates": names, "labels_from": "timm:resnet18"}, "--templates has no effect with"),
-        ({"label_column": "b", "labels_from": "a"}, "--label-column has no effect with --labels-"),
-        ({"labels_from": "checkpoint:run/00"}, "needs --class-names"),
-    ]
-    for given, said in refusals:
-        with pytest.raises(UsageError, match=said):
-            plan_of(SplitOptions(sources=[], by="source", **given))
-    names.write_text("cat\n\ndog\n")
-    with pytest.raises(BadInput, match="must have a class name on every line"):
-        labels_from("timm:resnet18", names)

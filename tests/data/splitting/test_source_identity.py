@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support.pair_files import rows, write_tar
-from support.saved_datasets import save_dataset, table
 
 from vlcpctl.core.errors import BadInput, OutputExists
 from vlcpctl.data.sources.source import FileLog
@@ -20,7 +19,6 @@ from vlcpctl.data.splitting import writing
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.files import digests
-from vlcpctl.files.manifest import read_manifest
 from vlcpctl.testing.tiny_stream import make_image
 
 COUNT = 40
@@ -61,13 +59,6 @@ def json_list(place: Path) -> tuple[Path, Path]:
     return place / "p.json", place / "p.json"
 
 
-def saved(place: Path) -> tuple[Path, Path]:
-    content = table(COUNT)
-    captions = pa.array([caption(number) for number in range(COUNT)])
-    save_dataset(place, [content.set_column(1, "caption", captions)])
-    return place, place / "data-00000-of-00001.arrow"
-
-
 def image_of_json(place: Path) -> tuple[Path, Path]:
     return json_list(place)[0], place / "images" / "20.png"
 
@@ -94,16 +85,6 @@ def image_of_folder(place: Path) -> tuple[Path, Path]:
     return folder(place)[0], place / "images" / "20.png"
 
 
-def described_folder(place: Path) -> tuple[Path, Path]:
-    listed = [{"file_name": name, "text": caption(n)} for n, name in enumerate(image_files(place))]
-    (place / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in listed))
-    return place, place / "metadata.jsonl"
-
-
-def image_of_described_folder(place: Path) -> tuple[Path, Path]:
-    return described_folder(place)[0], place / "images" / "20.png"
-
-
 def tar_in_folder(place: Path) -> tuple[Path, Path]:
     tar(place / "a")
     return place, tar(place / "b")[0]
@@ -111,7 +92,7 @@ def tar_in_folder(place: Path) -> tuple[Path, Path]:
 
 SOURCES = [
     *(parquet, tar, json_list, image_of_json, image_of_struct, folder, image_of_folder),
-    *(tar_in_folder, saved, image_of_described_folder),
+    tar_in_folder,
 ]
 
 
@@ -202,7 +183,7 @@ def test_an_untouched_source_is_not_hashed_again(
         split(source, tmp_path / "out")
     file.unlink()
     if file != source:
-        with pytest.raises((OutputExists, BadInput)):  # of a saved data set: its state lists it
+        with pytest.raises(OutputExists):
             split(source, tmp_path / "out")
 
 
@@ -225,28 +206,7 @@ def test_the_order_of_sources_counts(tmp_path: Path) -> None:
         make_stream(other, tmp_path / "out")
 
 
-@pytest.mark.parametrize(
-    ("name", "is_same"),
-    [("other {:04d}", True), ("{:04d} last", True), ("", False)],
-)
-def test_names_of_files_count_by_their_order_alone(
-    tmp_path: Path, name: str, is_same: bool
-) -> None:
-    def content(place: Path, name: Callable[[int], str]) -> object:
-        place.mkdir()
-        for number in range(4):
-            (place / f"{name(number)}.png").write_bytes(make_image(number, 8))
-            (place / f"{name(number)}.txt").write_text(f"caption {number}")
-        options = SplitOptions(sources=[str(place)], by="all:one", holdout="none")
-        make_stream(options, tmp_path / f"{place.name}-out")
-        return read_manifest(tmp_path / f"{place.name}-out" / "00-one", "task")["content"]
-
-    renamed = name.format if name else lambda number: f"{9 - number}"
-    same = content(tmp_path / "a", "{:04d}".format) == content(tmp_path / "b", renamed)
-    assert same == is_same
-
-
-@pytest.mark.parametrize("make", [parquet, tar, json_list, saved])
+@pytest.mark.parametrize("make", [parquet, tar, json_list])
 def test_a_source_that_changes_while_it_is_read_is_refused(
     tmp_path: Path, make: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
-from support.pair_files import GROUPS, rows, write_parquet
+from support.pair_files import GROUPS, rows, write_parquet, write_tar
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
 from vlcpctl.data.splitting.request import SplitOptions
@@ -55,23 +56,15 @@ def test_splitting_again_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_column_makes_tasks_in_order_of_first_appearance(tmp_path: Path, split: Split) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group")
+    pairs = write_parquet(tmp_path / "p.parquet", rows(30))
+    tasks = split(pairs, by="column:group")
     assert [task.name for task in tasks] == list(GROUPS)
     assert [task.slug for task in tasks] == ["00-food", "01-travel-places", "02-art"]
     assert [task.step for task in tasks] == [0, 1, 2]
     assert [images_of(task) for task in tasks] == [10, 10, 10]
-
-
-@pytest.mark.parametrize(
-    ("order", "expected"),
-    [("art,food,travel & places", [2, 0, 1]), ("reverse", [2, 1, 0])],
-)
-def test_order_puts_tasks_in_order(
-    tmp_path: Path, split: Split, order: str, expected: list[int]
-) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order=order)
-    assert [task.name for task in tasks] == [GROUPS[place] for place in expected]
-    assert [task.step for task in tasks] == [0, 1, 2]
+    turned = split(pairs, by="column:group", order="reverse")
+    assert [task.name for task in turned] == list(GROUPS[::-1])
+    assert [task.step for task in turned] == [0, 1, 2]
 
 
 def test_only_some_values_become_tasks_in_the_order_given(tmp_path: Path, split: Split) -> None:
@@ -83,36 +76,6 @@ def test_only_some_values_become_tasks_in_the_order_given(tmp_path: Path, split:
     assert [task.name for task in some] == [last, first]
     for task in some:
         assert list(task.split("train").keys) == keys[task.name]
-    with pytest.raises(UsageError, match=r"--only: unknown task 'artt'; did you mean 'art'"):
-        split(pairs, by="column:group", only="artt")
-    with pytest.raises(UsageError, match="--only has no effect"):
-        split(pairs, by="iid", tasks=2, only="art")
-
-
-def test_order_that_forgets_a_task_is_refused(tmp_path: Path, split: Split) -> None:
-    with pytest.raises(UsageError, match="every task exactly once"):
-        split(write_parquet(tmp_path / "p.parquet", rows(30)), by="column:group", order="art,food")
-
-
-@pytest.mark.parametrize("count", [20, 21, 23])
-def test_iid_tasks_are_equal_parts(tmp_path: Path, split: Split, count: int) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", rows(count)), by="iid", tasks=4)
-    sizes = [images_of(task) for task in tasks]
-    assert sum(sizes) == count
-    assert max(sizes) - min(sizes) <= 1
-
-
-def test_iid_depends_on_the_seed(tmp_path: Path, split: Split) -> None:
-    pairs = write_parquet(tmp_path / "p.parquet", rows(40))
-    first, second = (split(pairs, by="iid", tasks=4, seed=seed)[0].content for seed in (0, 1))
-    assert first != second
-
-
-def test_classes_are_dealt_whole_and_evenly(tmp_path: Path, split: Split) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", rows(40)), by="classes", tasks=2)
-    labels = [list(task.manifest.labels) for task in tasks]
-    assert sorted(labels[0] + labels[1]) == [f"class {number}" for number in range(5)]
-    assert sorted(map(len, labels)) == [2, 3]
 
 
 def test_every_source_is_a_task_of_its_own(tmp_path: Path, split: Split) -> None:
@@ -126,33 +89,6 @@ def test_all_pairs_can_be_one_task_of_a_given_name(tmp_path: Path, split: Split)
     weeks = [write_parquet(tmp_path / name, rows(9, 9 * n)) for n, name in enumerate("ab")]
     (task,) = split(*weeks, by="all:week-0003")
     assert (task.name, task.path.name, images_of(task)) == ("week-0003", "00-week-0003", 18)
-    for wrong in ("all", "all:"):
-        with pytest.raises(UsageError, match="all:NAME"):
-            split(*weeks, by=wrong)
-
-
-def test_time_without_tasks_makes_one_per_value_in_order(tmp_path: Path, split: Split) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", reversed(rows(24))), by="time:date")
-    assert [task.name for task in tasks] == [f"2024-{month:02d}-01" for month in range(1, 13)]
-
-
-def test_time_cuts_between_values_into_even_parts(tmp_path: Path, split: Split) -> None:
-    tasks = split(write_parquet(tmp_path / "p.parquet", rows(48)), by="time:date", tasks=3)
-    assert [images_of(task) for task in tasks] == [16, 16, 16]
-    assert tasks[0].name == "2024-01-01 to 2024-04-01"
-
-
-def test_numbers_are_ordered_as_numbers(tmp_path: Path, split: Split) -> None:
-    pairs = [{**row, "year": (9, 10, 100)[place % 3]} for place, row in enumerate(rows(12))]
-    assert [
-        task.name for task in split(write_parquet(tmp_path / "p.parquet", pairs), by="time:year")
-    ] == ["9", "10", "100"]
-
-
-def test_a_value_too_large_for_its_share_is_an_error(tmp_path: Path, split: Split) -> None:
-    pairs = [{**row, "year": 1 if place else 2} for place, row in enumerate(rows(12))]
-    with pytest.raises(BadInput, match="--tasks"):
-        split(write_parquet(tmp_path / "p.parquet", pairs), by="time:year", tasks=5)
 
 
 def test_take_keeps_the_first_pairs_of_each_task(tmp_path: Path, split: Split) -> None:
@@ -161,19 +97,6 @@ def test_take_keeps_the_first_pairs_of_each_task(tmp_path: Path, split: Split) -
     )
     assert tasks[0].split("train").column("source_key") == ["id-0", "id-3", "id-6", "id-9"]
     assert tasks[0].manifest.skipped == {"beyond --take": 6}
-
-
-def test_an_image_is_held_out_everywhere_or_nowhere(tmp_path: Path, split: Split) -> None:
-    again = [{**row, "caption": "other words", "group": "again"} for row in rows(60)]
-    tasks = split(
-        write_parquet(tmp_path / "p.parquet", rows(60) + again),
-        by="column:group",
-        holdout="test=0.3",
-    )
-    trained = set().union(*(shas_of(task, "train") for task in tasks))
-    held = set().union(*(shas_of(task, "test") for task in tasks))
-    assert held
-    assert not trained & held
 
 
 def test_a_counted_holdout_is_exact_and_leaks_nothing(tmp_path: Path, split: Split) -> None:
@@ -195,9 +118,7 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     pairs = write_parquet(tmp_path / "p.parquet", rows(8))
     split(pairs, by="iid", tasks=2, holdout="test=0.001,val=0.9")
     said = capsys.readouterr().err
-    assert "warning: no test images in 00-part-0, 01-part-1: " in said
-    assert "use --holdout test=N,val=N to hold out N images per task" in said
-    assert "no val images" not in said
+    assert ("--holdout test=N,val=N" in said, "no val images" in said) == (True, False)
     split(pairs, by="iid", tasks=2, holdout="test=2")
     assert "images in" not in capsys.readouterr().err
 
@@ -216,28 +137,17 @@ def test_small_weeks_hold_out_a_share_and_say_so(
     pairs = write_parquet(tmp_path / "p.parquet", table)
     tasks = split(pairs, by="column:group", holdout="test=5", holdout_most="10%")
     assert [task.counts for task in tasks] == [*[{"train": 27, "test": 3}] * 2, {"train": 1}]
-    said = capsys.readouterr().err
-    assert "task week 0 has 30 images: it holds out test=3 instead of test=5 (--holdout-m" in said
-    assert "no test images in 02-week-2: too few to hold one out with --holdout-most" in said
+    assert capsys.readouterr().err.count("--holdout-most") == 4  # of each week, and of the last
     found = json.loads((tmp_path / "stream" / "stream.json").read_text())
     assert found["identity"]["holdout_most"] == found["rule"]["holdout_most"] == "10%"
-    with pytest.raises(BadInput, match="--holdout-most 10% holds out at most that share"):
-        split(pairs, by="column:group", holdout="test=5")
 
 
-def weeks(path: Path, count: int) -> Path:
-    table = [{**row, "group": f"week {number}"} for number, row in enumerate(rows(count))]
-    return write_parquet(path, table)
-
-
-@pytest.mark.parametrize(("count", "digits"), [(100, 2), (101, 3)])
-def test_directories_sort_with_any_number_of_tasks(
-    tmp_path: Path, split: Split, count: int, digits: int
-) -> None:
-    tasks = split(weeks(tmp_path / "p.parquet", count), by="column:group", holdout="none")
+def test_directories_sort_with_any_number_of_tasks(tmp_path: Path, split: Split) -> None:
+    table = [{**row, "group": f"week {number}"} for number, row in enumerate(rows(101))]
+    tasks = split(write_parquet(tmp_path / "p.parquet", table), by="column:group", holdout="none")
     slugs = [task.slug for task in tasks]
     assert slugs == sorted(slugs) == [task.path.name for task in tasks]
-    assert slugs[7] == f"{7:0{digits}d}-week-7"
+    assert slugs[7] == "007-week-7"
 
 
 def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
@@ -258,13 +168,8 @@ def test_several_captions_stay_together(tmp_path: Path, split: Split) -> None:
     pairs = [{"image": make_image(1), "captions": ["one", "", "two\nlines"]}]
     (task,) = split(write_parquet(tmp_path / "p.parquet", pairs), by="source", holdout="none")
     assert task.split("train").captions(0) == ["one", "two\nlines"]
+    assert task.split("train").image(0) == make_image(1)
     assert task.manifest.splits["train"].captions == 2
-
-
-def test_images_pass_through_byte_for_byte(tmp_path: Path, split: Split) -> None:
-    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(9)), by="source", holdout="none")
-    train = task.split("train")
-    assert [train.image(row) for row in range(9)] == [row["image"] for row in rows(9)]
 
 
 def test_what_is_skipped_is_counted_and_named(tmp_path: Path, split: Split) -> None:
@@ -300,10 +205,16 @@ def test_repeats_are_counted_and_are_no_errors(
     split(broken, by="source", max_skip="10%")
 
 
-def test_an_empty_task_is_an_error(tmp_path: Path, split: Split) -> None:
+def test_a_task_or_a_source_without_pairs_is_named(tmp_path: Path, split: Split) -> None:
+    pairs = write_parquet(tmp_path / "p.parquet", rows(3))
     with pytest.raises(BadInput, match="would be empty"):
-        split(write_parquet(tmp_path / "p.parquet", rows(3)), by="iid", tasks=5)
-    assert list(tmp_path.iterdir()) == [tmp_path / "p.parquet"]
+        split(pairs, by="iid", tasks=5)
+    assert list(tmp_path.iterdir()) == [pairs]
+    write_tar(tmp_path / "x.tar", {})
+    pq.write_table(pq.read_table(pairs)[:0], tmp_path / "x.parquet")
+    for name in ("x.tar", "x.parquet"):
+        with pytest.raises(BadInput, match=name):
+            split(tmp_path / name)
 
 
 def test_running_again_is_free_and_other_settings_are_refused(tmp_path: Path) -> None:
@@ -327,37 +238,45 @@ def test_our_own_tars_can_be_split_again(tmp_path: Path, split: Split) -> None:
     (tmp_path / "stream" / first.slug).rename(shards)
     (shards / "task.json").unlink()
     (second,) = split(shards, by="source", holdout="none")
-    assert second.split("train").keys == list(json_keys(shards))
+    assert second.split("train").keys == pq.read_table(shards / "train.parquet")["key"].to_pylist()
 
 
-def json_keys(shards: Path) -> list[str]:
-    import pyarrow.parquet as pq
+# Options that cannot mean anything, and the word to type next.
+MISTAKES: list[tuple[dict[str, Any], str]] = [
+    *(({"by": by}, word) for by, word in (("column", "column:NAME"), ("colum:g", "did you mean"))),
+    *(({"by": by}, word) for by, word in (("iid", "needs --tasks"), ("all:", "all:NAME"))),
+    ({"tasks": 3}, "no effect"),
+    ({"split_column": "split", "holdout": "test=0.1"}, "no effect"),
+    *(({"max_skip": text}, "--max-skip") for text in ("some", "9" * 5000)),
+    *(({"shard_size": text}, "256MB") for text in ("big", "\u00b2MB", "9" * 400)),
+    ({"shard_size": "9" * 20}, "too large"),
+    ({"by": "column:group", "only": "artt"}, "'art'"),
+    ({"by": "iid", "tasks": 2, "only": "art"}, "--only"),
+    *(({"keep_columns": name}, "rename yours") for name in ("label", "date,rank")),
+    *(({"keep_columns": text}, "each name once") for text in ("date,,id", "id,id", "", "\udc80")),
+    ({"keep_columns": ",".join(map(str, range(101)))}, "the limit is 100"),
+    ({"not_test_images": ("self",)}, "--split-column"),
+    ({"image_root": ("/",)}, "--image-root"),
+    ({"in_place": True}, "not a tar"),
+    ({"class_names": "names"}, "--labels-from"),
+    ({"class_names": "names", "labels_from": "group"}, "--labels-from group"),
+    ({"templates": "names", "labels_from": "timm:resnet18"}, "--templates"),
+    ({"label_column": "b", "labels_from": "a"}, "--label-column"),
+    ({"labels_from": "checkpoint:run/00"}, "--class-names"),
+    ({"labels_from": "tim:resnet18"}, "'timm'"),
+    *(({"labels_from": text}, "timm:MODEL") for text in ("timm:", "timm:resnet18,")),
+    ({"labels_from": "checkpoint:a,b"}, "checkpoint:DIR"),
+    ({"labels_from": "open_clip:ViT-B-32"}, "WEIGHTS"),
+]
 
-    keys: list[str] = pq.read_table(shards / "train.parquet")["key"].to_pylist()
-    return keys
 
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"by": "iid"}, "needs --tasks"),
-        ({"by": "column"}, "column:NAME"),
-        ({"by": "colum:group"}, "did you mean"),
-        ({"by": "source", "tasks": 3}, "no effect"),
-        ({"by": "source", "split_column": "split", "holdout": "test=0.1"}, "no effect"),
-        ({"by": "source", "max_skip": "some"}, "--max-skip"),
-        ({"by": "source", "max_skip": "9" * 5000}, "--max-skip"),
-        ({"by": "source", "shard_size": "big"}, "256MB"),
-        ({"by": "source", "shard_size": "\u00b2MB"}, "256MB"),
-        ({"by": "source", "shard_size": "9" * 400}, "256MB"),
-        ({"by": "source", "shard_size": "9" * 20}, "too large"),
-    ],
-)
+@pytest.mark.parametrize(("options", "word"), MISTAKES)
 def test_options_that_cannot_mean_anything_are_refused(
-    tmp_path: Path, split: Split, options: dict[str, Any], message: str
+    tmp_path: Path, split: Split, options: dict[str, Any], word: str
 ) -> None:
-    with pytest.raises(UsageError, match=message):
-        split(write_parquet(tmp_path / "p.parquet", rows(3)), **options)
+    with pytest.raises(UsageError, match=word):
+        split(write_parquet(tmp_path / "p.parquet", rows(5)), **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["p.parquet"]
 
 
 def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
@@ -370,7 +289,7 @@ def test_a_dry_run_reads_no_image_and_writes_nothing(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [listed, pairs]
 
 
-@pytest.mark.parametrize("limit", [4, 10, 11, 20, 40])
+@pytest.mark.parametrize("limit", [4, 20, 40])
 def test_limit_stops_early_in_any_file(tmp_path: Path, split: Split, limit: int) -> None:
     parts = [
         write_parquet(tmp_path / f"{first}.parquet", rows(30)[first : first + 10])

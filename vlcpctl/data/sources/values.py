@@ -74,7 +74,7 @@ def kept_text(value: object) -> str | None:
         return str(value).lower()
     if isinstance(value, float) and not math.isnan(value):
         return str(int(value)) if value.is_integer() and abs(value) < _WHOLE else repr(value)
-    return None if _is_missing(value) else str(value) or None
+    return text_of(value) or None
 
 
 def kept_values(record: dict[str, Any], names: tuple[str, ...]) -> tuple[KeptValues, str | None]:

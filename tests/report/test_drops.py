@@ -164,7 +164,7 @@ TWICE = [*other(), WEEKS[0] | {"run": "t", "checkpoint": "1e1e1e9"}]
         (TWICE, "1e1e1e", UsageError, "1e1e1e is the start of 2 ids"),
         (TWICE, "a\0b", UsageError, "unknown run"),
         (TWICE, ".", BadInput, "checkpoint.json"),
-        (current([OF_MERGED]), "er", BadInput, "er has no rows on the own gallery of any data"),
+        (current([OF_MERGED]), "er", BadInput, "er and the last models .* have no data in common"),
         (current([ELSEWHERE]), "er", BadInput, "er and the last models .* have no data in common"),
     ],
 )

@@ -84,7 +84,6 @@ def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("R@1:lt:1", "t2i_r1"),
         ("bwt_gm:lt:1", "bwt_gem"),
         ("bwt_gem.t2i_r2:lt:1", "t2i_r1"),
         ("rm.t2i:lt:1", "rm"),
@@ -95,9 +94,11 @@ def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[
         ("drop@dta=coco:lt:1", "data"),
         ("drop@:lt:1", "FIELD=GLOB"),
         ("drop@data=a,b:lt:1", r"\[,\]"),
-        ("drop@data=:lt:1", "data="),
         ("drop@data=a,data=b:lt:1", "twice"),
-        ("bwt_gem.rm@data=coco:lt:1", "rm@data="),
+        ("own_final.rm@data=coco:lt:1", "takes no data="),
+        ("drop@step=last:lt:1", "takes no step="),
+        ("rm@step=end:lt:1", "last, start"),
+        ("config.lr:lt:1", "no score"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(text: str, said: str) -> None:
@@ -131,6 +132,8 @@ def _judged(path: Path, *fail_if: str, runs: tuple[str, ...] = ()) -> Document:
         ("bwt_ctp:gt:9", True),
         ("rm:lt:36", True),
         ("t2i_r1:lt:17.4", False),
+        ("rm@step=0,gallery=own:lt:60.1", True),
+        ("bwt_gem.rm@data=00-*:lt:-19", True),
     ],
 )
 def test_a_condition_is_compared_with_the_run(tmp_path: Path, condition: str, holds: bool) -> None:

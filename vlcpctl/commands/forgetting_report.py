@@ -82,9 +82,9 @@ class ForgettingReport(Quiet, Json):
     bwt_gem.t2i_r1:lt:-5.
 
     METRIC@FIELD=GLOB,... applies the condition only where names match. FIELD is data, run, method,
-    evaluator, protocol, split or gallery (own or merged). GLOB may contain *, ? and [...]; a comma
-    or an opening bracket of a name is written [,] or [[]. With data=, rm is the score on each data
-    set and drop also covers tasks of the stream: rm@data=coco*:lt:40.
+    evaluator, protocol, split, gallery (own or merged) or step. GLOB may contain *, ? and [...]; a
+    comma or an opening bracket of a name is written [,] or [[]. With data=, rm is the score on each
+    data set and drop also covers tasks of the stream: rm@data=coco*:lt:40.
 
     --table shows the rows in the layout of a paper's table: a line of printed values, and one of
     the values here. The terminal then shows only these tables. A missing run or value is blank. A

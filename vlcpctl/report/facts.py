@@ -19,7 +19,6 @@ import numpy as np
 from vlcpctl.core.errors import UsageError, some_names, unknown_name
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.angles import WHOLE
-from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.metrics.chance import margin_of
 from vlcpctl.metrics.definitions import DEFINITIONS
 from vlcpctl.report.angles import SpatialTrack
@@ -53,11 +52,6 @@ LAST, BEFORE, _CONFIG = "last", "start", "config."
 _ANGLE = r"(?:(?:sam|ram)_(?:image|text)|imav_(?:i2t|t2i))"
 _ANGLE_KEY = re.compile(rf"{_ANGLE}_(mean|\d+_\d+)")
 _DEGREES = re.compile(rf"degrees\.({_ANGLE})\.(\d+)\.(\d+)")
-_RECALL = re.compile(r"r@([0-9]+|mean)", re.IGNORECASE)  # as papers write it
-# Keys that the evaluators of this program write.
-_KEY = re.compile(
-    r"(i2t|t2i)_r(\d+|mean)|rm|map_\d+|acc\d+|top\d+|mean_per_class_recall|" + "|".join(METRICS)
-)
 # Sets of characters as `fnmatch` reads them, and any other characters but a comma.
 _PART = re.compile(r"(?:\[!?\]?[^\]]*\]|[^,])+")
 _OF_MODEL = ("evaluator", "protocol", "split", "run", "method")
@@ -108,59 +102,41 @@ class Metric:
         return field.startswith(_CONFIG) or is_of_task or field in _TAKES[self.kind]
 
 
-def parse(
-    text: str, where: str, keys: Collection[str], *, is_column: bool = False
-) -> tuple[Metric, Pairs]:
+def parse(text: str, where: str, keys: Collection[str]) -> tuple[Metric, Pairs]:
     """The metric and selectors of METRIC[@FIELD=GLOB,...]; `keys` are the metric keys of the rows.
 
     Names may contain any character: the selectors start behind the longest known metric, and a
-    comma or bracket in a pattern is written [,] or [[]. A column of a published table is read with
-    rows of any evaluator: it names its metric key, which the rows need not have, and may be of
-    angles, settings and steps. Raises UsageError, which names `where`, for another form, an unknown
-    metric or field, or one that the metric does not take.
+    comma or bracket in a pattern is written [,] or [[]. Raises UsageError, which names `where`, for
+    another form, an unknown metric or field, or one that the metric does not take.
 
     >>> metric, selectors = parse("drop.acc1@data=a:b*,run=x", "--fail-if", ["rm", "acc1"])
     >>> metric.name, metric.key, selectors
     ('drop', 'acc1', (('data', 'a:b*'), ('run', 'x')))
     """
     ends = [len(text), *(place for place in range(len(text) - 1, -1, -1) if text[place] == "@")]
-    known = ((end, _known(text[:end], keys, is_column=is_column)) for end in ends)
+    known = ((end, _known(text[:end], keys)) for end in ends)
     end, metric = next((one for one in known if one[1] is not None), (0, None))
     if metric is None:
-        name = text if _RECALL.match(text) else text.partition("@")[0]
-        raise UsageError(f"{where}: {_why_unknown(name, keys)}")
-    selectors = (
-        parse_selectors(text[end + 1 :], where, is_column=is_column) if end < len(text) else ()
-    )
-    given = dict(selectors)
-    for field in given:
-        if is_column and not metric.takes(field):
+        name, _, key = text.partition("@")[0].partition(".")
+        unknown = unknown_name("metric", name, [*DEFINITIONS, *DROPS, *keys])
+        if name in DEFINITIONS or name in DROPS:
+            unknown = unknown_name("metric key", key, keys)
+        raise UsageError(f"{where}: {unknown}")
+    selectors = parse_selectors(text[end + 1 :], where) if end < len(text) else ()
+    for field, _ in selectors:
+        if not metric.takes(field):
             raise UsageError(f"{where}: {text[:end]} takes no {field}=")
-        if field == "data" and metric.kind == "summary" and not is_column:
-            raise UsageError(
-                f"{where}: {metric.name} is computed over all tasks of a run and takes no data=; "
-                f"use {metric.key or 'a metric key'}@data=... or drop@data=... for single data sets"
-            )
-    if is_column and "data" in given and given.get("gallery") == "merged":
-        raise UsageError(f"{where}: a merged gallery is of several data sets and takes no data=")
     return metric, selectors
 
 
-def _known(text: str, keys: Collection[str], *, is_column: bool) -> Metric | None:
+def _known(text: str, keys: Collection[str]) -> Metric | None:
     """The metric of this text, if there is such a one."""
-
-    def has(key: str) -> bool:
-        return key in keys or (is_column and _KEY.fullmatch(key) is not None)
-
     name, _, key = text.partition(".")
-    if has(text):
+    if text in keys:
         return Metric("key", text)
     if name in DEFINITIONS or name in DROPS:
         kind: Kind = "summary" if name in DEFINITIONS else "drop"
-        is_whole = has(key) or (text == name and not is_column)
-        return Metric(kind, key or None, name) if is_whole else None
-    if not is_column:
-        return None
+        return Metric(kind, key or None, name) if key in keys or text == name else None
     if _ANGLE_KEY.fullmatch(text):
         return Metric("angle", text)
     if text.startswith(_CONFIG) and key and "@" not in key:
@@ -170,18 +146,7 @@ def _known(text: str, keys: Collection[str], *, is_column: bool) -> Metric | Non
     return Metric("degrees", found[1], "", low, high) if found and low < high <= WHOLE else None
 
 
-def _why_unknown(text: str, keys: Collection[str]) -> str:
-    if recall := _RECALL.match(text):
-        wanted = f"_r{recall[1].lower()}"
-        meant = [key for key in sorted(keys) if key.endswith(wanted)] or ["i2t_r1", "t2i_r1"]
-        return f"{recall[0]} has the name {' or '.join(meant)} here; rm is the mean of all recalls"
-    name, _, key = text.partition(".")
-    if name in DEFINITIONS or name in DROPS:
-        return unknown_name("metric key", key, keys)
-    return unknown_name("metric", name, [*DEFINITIONS, *DROPS, *keys])
-
-
-def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
+def parse_selectors(text: str, where: str) -> Pairs:
     """(field, glob) pairs of FIELD=GLOB,...; a comma inside brackets is part of a glob.
 
     Raises UsageError, which names `where`, for another form, an unknown field, a field that is
@@ -192,13 +157,10 @@ def parse_selectors(text: str, where: str, *, is_column: bool) -> Pairs:
         field, equals, glob = part.partition("=")
         if not equals:
             raise UsageError(f"{where}: {part!r} is not FIELD=GLOB; write a comma in a name as [,]")
-        is_of_column = field in STEPS or (field.startswith(_CONFIG) and field != _CONFIG)
-        if field not in NAMES and not (is_column and is_of_column):
-            raise UsageError(f"{where}: {unknown_name('field', field, NAMES)}")
+        if field not in (*NAMES, *STEPS) and not field.startswith(_CONFIG):
+            raise UsageError(f"{where}: {unknown_name('field', field, (*NAMES, *STEPS))}")
         if field in found:
-            raise UsageError(f"{where}: {field}= is given twice; use two conditions")
-        if not glob:
-            raise UsageError(f"{where}: {field}= has no pattern; * matches every name")
+            raise UsageError(f"{where}: {field}= is given twice")
         words = (LAST, BEFORE) if field == "step" else (BEFORE,)
         if field in STEPS and glob not in words and not re.fullmatch("[0-9]{1,9}", glob):
             raise UsageError(
@@ -354,9 +316,7 @@ class Facts:
             if key in track.keys:
                 every = track.every if gallery == "any" else track.runs_with(gallery)
                 for run in every:
-                    # Or a model that it starts from is wanted: there may be many others.
-                    names = (run.name, *run.of.starts)
-                    if any(fnmatchcase(name, wanted.get("run", "*")) for name in names):
+                    if fnmatchcase(run.name, wanted.get("run", "*")):
                         yield track, run, key
 
     def _fact(self, track: Track, of: Run, metric: str, value: Value, **more: Any) -> Fact:
@@ -386,10 +346,6 @@ class Facts:
         for track, run, key in self._runs(metric, wanted, one.gallery):
             found = self._summary(track, run, key, one.name, gallery)
             yield self._with_interval(found, key) if one.name == "bwt_gem" else found
-            if one.name == "own_final":
-                if run.steps == 0:
-                    yield self._fact(track, run, key, run.mean_at(key, START), is_start=True)
-                yield from self._other_starts(track, run, key)
 
     def _summary(self, track: Track, run: Run, key: str, name: str, gallery: str) -> Fact:
         value, text, one = run.summary(key, name), f"{name}.{key}", DEFINITIONS[name]
@@ -435,19 +391,6 @@ class Facts:
                 elif step < run.steps:
                     value = run.mean_at(key, step)
                 yield self._fact(track, run, key, value, gallery=gallery, step=step)
-            if "merged" not in run.galleries or "gallery" in wanted:
-                yield from self._other_starts(track, run, key)
-
-    def _other_starts(self, track: Track, run: Run, key: str) -> Iterator[Fact]:
-        """The mean at the start by the name of the model that all seeds start from."""
-        for name in self._models_at_start(run):
-            value = run.mean_at(key, START)
-            yield self._fact(track, run, key, value, run=name, seeds=(), is_start=True)
-
-    def _models_at_start(self, run: Run) -> list[str]:
-        """The one model that all seeds start from, if it is no run itself."""
-        names = run.of.starts
-        return [name for name in names if len(names) == 1 and name not in self._last]
 
     def _of_tasks(self, metric: Metric, wanted: Mapping[str, str]) -> Iterator[Fact]:
         """A summary of each task alone: as if it were the first of two, and the last the second."""
@@ -472,11 +415,6 @@ class Facts:
                     continue
                 value = run.at(key, step, column)
                 yield self._fact(track, run, key, value, data=data, step=step)
-                for name in self._models_at_start(run):
-                    at_start = run.at(key, START, column)
-                    yield self._fact(
-                        track, run, key, at_start, run=name, data=data, seeds=(), step=START
-                    )
 
     def _step(self, run: Run, wanted: Mapping[str, str]) -> int:
         step = wanted["step"]

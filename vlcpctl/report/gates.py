@@ -11,7 +11,7 @@ import math
 import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from vlcpctl.core.errors import MOST_NAMES, BadInput, GateFailed, UsageError, unknown_name
 from vlcpctl.core.words import parse_number
@@ -27,7 +27,6 @@ OPERATORS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
     "gt": (">", operator.gt),
     "ge": (">=", operator.ge),
 }
-POLICIES: Final = ("error", "pass")  # of --undefined
 ALL_RUNS = "all runs"
 GAINS = frozenset({"bwt_gem"})  # metrics whose losses are negative
 LOSSES = frozenset({"drop", "worst_drop", "step_drop", "worst_week"}) | GAINS
@@ -99,6 +98,8 @@ def parse_gate(text: str, keys: Iterable[str]) -> Gate:
     if comparison not in OPERATORS:
         raise UsageError(f"{where}: {unknown_name('operator', comparison, OPERATORS)}")
     metric, selectors = parse(chosen, where, list(keys))
+    if metric.kind == "config":
+        raise UsageError(f"{where}: a setting is no score")
     try:  # a comparison with NaN or infinity would never stop anything, or always
         return Gate(text, metric, selectors, comparison, parse_number(bound))
     except ValueError as error:

@@ -128,8 +128,7 @@ def joined(
     """The rows, each once, those of a run's start as rows before its first task.
 
     An untrained model from which a run starts is shown there, and is no longer a run of its own,
-    unless its name is in `kept`. Raises BadInput for rows that contradict each other, and for a
-    baseline without rows on own galleries.
+    unless its name is in `kept`. Raises BadInput for rows that contradict each other.
     """
     chains: dict[str, set[Chain]] = {}  # by the checkpoint that they start from
     for row in rows:
@@ -154,11 +153,6 @@ def joined(
                 for run, seed in places
                 if baseline.of(seed) == row.checkpoint
             ]
-    if baseline is not None and not of_baseline:
-        raise BadInput(
-            f"--baseline: {baseline.text} has no rows on the own gallery of any data; "
-            "evaluate it on the data to compare"
-        )
     named = _with_own_names([*found, *of_baseline], len(found))
     return JoinedRows(
         distinct(named[: len(found)], allow_mixed),

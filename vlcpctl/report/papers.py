@@ -20,10 +20,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name, unreadable
+from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.words import printable
 from vlcpctl.files.ids import content_id
-from vlcpctl.files.inputs import open_regular
+from vlcpctl.files.inputs import read_text
+from vlcpctl.metrics import recall
+from vlcpctl.metrics.calibration import METRICS
 from vlcpctl.report.facts import (
     LAST,
     NAMES,
@@ -40,7 +42,6 @@ from vlcpctl.report.scores import Spread
 from vlcpctl.report.table import BOLD, Column, RowGroup, Table, TableCell, fixed, with_best_marked
 
 SUFFIX = ".csv"
-MOST_BYTES = 1 << 20  # of a file
 FIELDS = ("table", "group", "row", "column", "paper", "paper_sd", "here", "sd", "n_seeds")
 _LEADING = ["group", "row", "run", "select"]
 _ABOUT = ("paper", "number", "caption", "citation", "data", "command", "emoji9")
@@ -50,7 +51,11 @@ _DEVIATION = " \u00b1 "
 _MEAN = "mean of "
 _TABLES = files("vlcpctl.report").joinpath("paper_tables")
 _DECIMALS = 2  # of a column without a printed number
-_KEYS = (Column("row", is_number=False), Column("values", is_number=False))
+_NAMES = (Column("row", is_number=False), Column("values", is_number=False))
+# Metric keys that evaluators write: a column may have one that no row has.
+_KEYS = frozenset(
+    f"{way}_r{cutoff}" for way in ("i2t", "t2i") for cutoff in (*recall.CUTOFFS, "mean")
+) | {"rm", "map_1", "map_5", "map_10", "acc1", "acc5", "mean_per_class_recall", *METRICS}
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class PaperCell:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper; `run` is a pattern of run names, empty: this toolkit has no such run."""
+    """A row of a paper; `run` is a pattern of run names, empty: there is no such run here."""
 
     group: str
     name: str
@@ -153,24 +158,14 @@ def table_id(name: str) -> dict[str, str]:
 
 def _read(name: str) -> tuple[str, str]:
     """The text of a table, and how messages name it."""
-    if not is_file_name(name):
-        if name not in (known := shipped_names()):
-            guess = unknown_name("table", name, known).partition(" (known:")[0]
-            raise UsageError(
-                f"--table: {guess} (known: {', '.join(known)}); a file of your own ends in {SUFFIX}"
-            )
-        return _TABLES.joinpath(name + SUFFIX).read_text(encoding="utf-8"), f"table {name}"
-    place = printable(name)
-    try:
-        with open_regular(Path(name)) as file:
-            found = file.read(MOST_BYTES + 1)
-        if len(found) > MOST_BYTES:
-            raise BadInput(f"{place} is larger than {MOST_BYTES} bytes")
-        return found.decode("utf-8"), place
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{place} is not a table: {error}") from error
-    except OSError as error:
-        raise BadInput(unreadable(place, error)) from error
+    if is_file_name(name):
+        return read_text(Path(name)), printable(name)
+    if name not in (known := shipped_names()):
+        guess = unknown_name("table", name, known).partition(" (known:")[0]
+        raise UsageError(
+            f"--table: {guess} (known: {', '.join(known)}); a file of your own ends in {SUFFIX}"
+        )
+    return _TABLES.joinpath(name + SUFFIX).read_text(encoding="utf-8"), f"table {name}"
 
 
 def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
@@ -204,7 +199,7 @@ def load_paper(name: str, keys: Collection[str] = ()) -> Paper:
 
 
 def _pairs(text: str) -> Pairs:
-    return parse_selectors(text, "select", is_column=True) if text else ()
+    return parse_selectors(text, "select") if text else ()
 
 
 def _parsed(
@@ -247,7 +242,7 @@ def _chosen(text: str, titles: Sequence[str], keys: Collection[str]) -> PaperCel
     if text.startswith(_MEAN):
         parts = text.removeprefix(_MEAN).split("; ")
         return PaperCell("", mean_of=tuple(map(titles.index, parts)))
-    metric, selectors = parse(text, "select", keys, is_column=True) if text else (None, ())
+    metric, selectors = parse(text, "select", {*keys, *_KEYS}) if text else (None, ())
     return PaperCell("", metric=metric, selectors=selectors)
 
 
@@ -340,8 +335,8 @@ def paper_table(paper: Paper) -> Table:
     missing = dict.fromkeys(row.run for row in paper.rows if row.run and row.run not in shown)
     if missing:
         notes.append(f"the rows have no values of: {some_names(list(missing))}")
-    columns, every = (*_KEYS, *paper.columns), (*notes, *paper.notes)
-    return Table(paper.title, columns, tuple(groups), every, keys=len(_KEYS), is_ordered=True)
+    columns, every = (*_NAMES, *paper.columns), (*notes, *paper.notes)
+    return Table(paper.title, columns, tuple(groups), every, keys=len(_NAMES), is_ordered=True)
 
 
 def _lines(

@@ -1,8 +1,9 @@
-"""Which saved ranks belong to a drop, and the intervals that follow from them."""
+"""Which saved ranks belong to rows, and the intervals of differences that follow from them."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,18 +18,12 @@ Pair = tuple[Row, Row]  # of an earlier model, and of the last one
 _CLOSE = 1e-6  # points between a score in a row and the same score computed from ranks
 
 
-def agrees(ranks: GalleryRanks, row: Row) -> bool:
-    """Whether ranks give the scores of a row."""
-    found = scores_of(ranks)
-    keys = found.keys() & row.metrics.keys()
-    return all(abs(found[key] - row.metrics[key]) < _CLOSE for key in keys)
-
-
 class RanksOfRows:
     """The ranks of some rows, found in files: of their checkpoint and data, and with their scores.
 
-    `notes` says which files have other scores, `used` which ranks were asked for and are there. If
-    `vlcpctl forget` has removed queries from a file, the scores need not agree.
+    `notes` says which ranks do not count, and why; `used` which files have ranks that do. If
+    `vlcpctl forget` has removed queries from a file, the scores need not agree, and the queries
+    count that are left.
     """
 
     def __init__(
@@ -48,7 +43,7 @@ class RanksOfRows:
         places = ((row.checkpoint, data, row.split) for data in row.of_ranks)
         found = [one for place in places for one in self._found.get(place, ())]
         found = [one for one in found if one.may_be_of(row) and one.ways]
-        whole = [one for one in found if not one.file.is_reduced and agrees(one, row)]
+        whole = [one for one in found if not one.file.is_reduced and _agrees(one, row)]
         for one in (*whole, *(one for one in found if one.file.is_reduced)):
             self.used.add(one.file.path)
             return one
@@ -59,54 +54,28 @@ class RanksOfRows:
             ] = None
         return None
 
-
-class RankIntervals:
-    """The intervals of the drops on curves, from the ranks that --ranks gives.
-
-    `notes` says why ranks were not used: a file may have none of a baseline or a last model, and
-    ranks count only if they give the scores in the rows, and are of the same queries on both sides.
-    If `vlcpctl forget` has removed queries from a file, the queries count that are left.
-    """
-
-    def __init__(
-        self,
-        curves: Iterable[Curve],
-        files: Sequence[SavedRanks],
-        against: Collection[Against],
-        more: Iterable[Pair] = (),
-    ) -> None:
-        """`against` are the earlier models whose ranks are read, as those of the last ones are.
-
-        `more` are other pairs of rows whose ranks are read.
-        """
-        pairs = [pair for curve in curves for one in against for pair in curve.pairs(one)]
-        rows = [row for pair in (*pairs, *more) for row in pair] if files else []
-        self._ranks = RanksOfRows(files, rows)
-        self._files = len(files)
-
-    def of(self, curve: Curve, against: Against = "baseline") -> Mapping[str, Interval]:
-        """The intervals on a curve by metric; empty if a seed has no ranks of the same queries."""
-        return self.of_pairs(curve, curve.pairs(against), against)
-
-    def of_pairs(
+    def intervals(
         self, curve: Curve, rows: Sequence[Pair], against: Against
     ) -> Mapping[str, Interval]:
-        """The intervals of the difference between these rows on the data of a curve, as `of`."""
+        """The intervals of the difference between these rows on the data of a curve, by metric.
+
+        Empty if a seed has no ranks of the same queries on both sides.
+        """
         pairs = []
         for before, last in rows:
-            one, other = self._ranks.of(before), self._ranks.of(last)
+            one, other = self.of(before), self.of(last)
             if one is None or other is None:
                 return {}
             if one.file.is_reduced or other.file.is_reduced:
                 one, other = one.shared_with(other), other.shared_with(one)
-                self._ranks.notes[
+                self.notes[
                     f"'vlcpctl forget' has removed queries from the ranks of {curve.run.name!r} or "
                     f"its baseline on {curve.data!r}: the interval of its drop there is over those "
                     "left"
                 ] = None
             has_queries = any(len(queries.rank) for queries in one.ways.values())
             if not have_same_queries(one, other) or not has_queries:
-                self._ranks.notes[
+                self.notes[
                     f"the ranks of {curve.run.name!r} and its {against} on {curve.data!r} are not "
                     "of the same queries: its drop there has no interval"
                 ] = None
@@ -114,16 +83,20 @@ class RankIntervals:
             pairs.append((one, other))
         return intervals(pairs) if pairs and len(pairs) == len(curve.run.seeds) else {}
 
-    def note_used(self, paths: Iterable[Path]) -> None:
-        """Take note that files of ranks are used in the report, though not for intervals."""
-        self._ranks.used.update(paths)
 
-    @property
-    def notes(self) -> list[str]:
-        """Why ranks were not used, one sentence each."""
-        unused = self._files - len(self._ranks.used)
-        note = (
-            f"not used: {unused} of {self._files} files of --ranks, without ranks of a baseline "
-            "or a last model that belong to the rows"
-        )
-        return [*self._ranks.notes, *([note] if unused else [])]
+def ranks_of(
+    curves: Iterable[Curve],
+    files: Sequence[SavedRanks],
+    against: Iterable[Against],
+    more: Iterable[Pair] = (),
+) -> RanksOfRows:
+    """The ranks of the last models on curves, of those `against`, and of `more` pairs of rows."""
+    pairs = (curve.pairs(one) for curve, one in product(curves, against))
+    return RanksOfRows(files, (row for pair in chain(*pairs, more) for row in pair))
+
+
+def _agrees(ranks: GalleryRanks, row: Row) -> bool:
+    """Whether ranks give the scores of a row."""
+    found = scores_of(ranks)
+    keys = found.keys() & row.metrics.keys()
+    return all(abs(found[key] - row.metrics[key]) < _CLOSE for key in keys)

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +19,7 @@ import numpy as np
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
 from vlcpctl.core.number_lists import compact_json, rounded
+from vlcpctl.core.words import printable_json
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import PART_OF, Row, firsts
 from vlcpctl.metrics.chance import PER_REPORT
@@ -28,10 +28,10 @@ from vlcpctl.report.angles import CheckpointPair, SpatialTrack, collect_spatial_
 from vlcpctl.report.comparable import data_notes, parse_fields, require_alike, require_comparable
 from vlcpctl.report.facts import Facts
 from vlcpctl.report.formats import csv_text, number_text, records_csv
-from vlcpctl.report.gates import POLICIES, Gate, Verdict, judge, parse_gate, verdicts_table
+from vlcpctl.report.gates import Gate, Verdict, judge, parse_gate, verdicts_table
 from vlcpctl.report.joined import Baseline, JoinedRows, find_baseline, joined, lineages
 from vlcpctl.report.papers import Paper, fill, load_paper, paper_table, table_id
-from vlcpctl.report.ranks import RankIntervals
+from vlcpctl.report.ranks import RanksOfRows, ranks_of
 from vlcpctl.report.rollout import (
     CHOICES,
     RollOut,
@@ -103,8 +103,6 @@ _METRICS: dict[Against, str] = {
     "old index": "index_loss",
     "new index": "reembed_gain",
 }
-# Control characters that JSON does not escape, and marks that reverse the direction of text.
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 # What tells rows apart; alpha is in the label of the run.
 _NOT_STORED = frozenset({"schema", "alpha", "config"})
 _OF_MODEL, _OF_DATA = (
@@ -265,7 +263,7 @@ def main_key(track: Track, metric: str | None) -> str:
 def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) -> Document:
     """Build the report of these rows, with what other files add to it.
 
-    Raises UsageError for an unknown run, metric, field, condition, policy, baseline, guard or
+    Raises UsageError for an unknown run, metric, field, condition, baseline, guard or
     table, and BadInput if rows contradict each other, cannot be compared (but for the fields of
     `allow_mixed`) or (without `allow_missing`) are missing, if the rows lack the baseline, or if a
     table has a mistake.
@@ -294,9 +292,9 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
     gates = [parse_gate(text, keys) for text in request.fail_if]
     indexes = roll_outs(curves, rows)
     against = _against(gates, has_ranks=bool(files.ranks))
-    intervals = RankIntervals(curves, files.ranks, ["baseline", *against], every_pair(indexes))
-    rolled = with_intervals(indexes, intervals, alarms)
-    losses = [drop for one in against for drop in _drops(curves, one, intervals)]
+    ranks = ranks_of(curves, files.ranks, ("baseline", *against), every_pair(indexes))
+    rolled = with_intervals(indexes, ranks, alarms)
+    losses = [drop for one in against for drop in _drops(curves, one, ranks)]
     spatial = collect_spatial_tracks(row for row in chosen if row.since is not None)
     cards, settings = files.cards, settings_by_run(chosen, files.cards)
     names = _names(
@@ -322,7 +320,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
             *(cards.notes if cards else ()),
         ),
         tuple(curves),
-        tuple(_drops(_shown(curves, request), "baseline", intervals)),
+        tuple(_drops(_shown(curves, request), "baseline", ranks)),
         (*losses, *judged_losses(rolled)),
         spatial,
         rolled,
@@ -333,7 +331,7 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
         settings={one: settings[one] for one in names if one in settings},
         names=names,
     )
-    document = _with_forgotten(document, chosen, files, intervals)
+    document = _with_forgotten(document, chosen, files, ranks)
     facts = Facts(
         tracks,
         document.key,
@@ -358,9 +356,6 @@ def _names(
 
 
 def _false_alarms(request: ReportRequest) -> float:
-    """How many losses may be beyond a condition by chance. Raises UsageError for wrong policies."""
-    if request.undefined not in POLICIES:
-        raise UsageError(f"--undefined: {unknown_name('policy', request.undefined, POLICIES)}")
     alarms = PER_REPORT if request.false_alarms is None else request.false_alarms
     if not 0 < alarms < math.inf:
         raise UsageError(f"--false-alarms must be a number above 0, not {alarms}")
@@ -433,25 +428,25 @@ def _shown(curves: Sequence[Curve], request: ReportRequest) -> list[Curve]:
     return [one for one in curves if is_every or one.is_guard or one.pairs()]
 
 
-def _drops(curves: Sequence[Curve], against: Against, intervals: RankIntervals) -> list[Drop]:
+def _drops(curves: Sequence[Curve], against: Against, ranks: RanksOfRows) -> list[Drop]:
     """The drops against the baseline on all data, or against a later model where that is a loss."""
     chosen = list(curves)
     if against != "baseline":
         outside = [one for one in curves if one.task is None and against == "step before"]
         chosen = [*outside, *earlier_tasks(curves)]
-    return drops_of(chosen, lambda track: track.keys, intervals, against)
+    return drops_of(chosen, lambda track: track.keys, ranks, against)
 
 
 def drops_of(
     curves: Iterable[Curve],
     keys: Callable[[Track], Sequence[str]],
-    intervals: RankIntervals,
+    ranks: RanksOfRows,
     against: Against,
 ) -> list[Drop]:
     """A drop for every run, data set and metric key that the run has there."""
     found = []
     for curve in curves:
-        ends = intervals.of(curve, against)
+        ends = ranks.intervals(curve, curve.pairs(against), against)
         known = filter(curve.has, keys(curve.track))
         found += [curve.drop(key, against, ends.get(key)) for key in known]
     return found
@@ -466,7 +461,7 @@ def _short_names(rows: Sequence[Row], groups: Grouped) -> dict[str, str]:
 
 
 def _with_forgotten(
-    document: Document, rows: Sequence[Row], files: Files, intervals: RankIntervals
+    document: Document, rows: Sequence[Row], files: Files, ranks: RanksOfRows
 ) -> Document:
     """The document with examples of what was forgotten, and the notes on the ranks."""
     if not files.ranks:
@@ -484,7 +479,12 @@ def _with_forgotten(
         for task in range(min(run.of.last, len(run.tasks)))
     )
     found = find_forgotten(tasks, files.ranks, ("learned",))
-    intervals.note_used(found.used)
+    unused = {file.path for file in files.ranks} - ranks.used - found.used
+    note = (
+        f"not used: {len(unused)} of {len(files.ranks)} files of --ranks, without ranks of a "
+        "baseline or a last model that belong to the rows"
+    )
+    notes = [*document.notes, *ranks.notes, *([note] if unused else []), *found.notes]
     # Guards are shown where --images names them: their pictures are what it is given for.
     guards = [
         one
@@ -496,7 +496,7 @@ def _with_forgotten(
     return replace(
         document,
         forgotten=replace(found, tallies=(*lost.tallies, *found.tallies), library=library),
-        notes=tuple(dict.fromkeys((*document.notes, *intervals.notes, *found.notes))),
+        notes=tuple(dict.fromkeys(notes)),
     )
 
 
@@ -686,8 +686,7 @@ def summary(document: Document, identity: Mapping[str, Any]) -> dict[str, Any]:
 def as_line(document: Document, identity: Mapping[str, Any]) -> str:
     """What --json prints: summary.json and the facts on one line, safe for a terminal."""
     found = summary(document, identity) | {"facts": read_facts("".join(facts_csv(document)))}
-    text = json.dumps(found, ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return printable_json(json.dumps(found, ensure_ascii=False, allow_nan=False))
 
 
 def identity(

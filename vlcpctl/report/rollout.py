@@ -14,7 +14,7 @@ from vlcpctl.files.ids import canonical_json
 from vlcpctl.files.rows import Row
 from vlcpctl.metrics.chance import critical_value, margin_of
 from vlcpctl.report.intervals import Interval
-from vlcpctl.report.ranks import RankIntervals
+from vlcpctl.report.ranks import RanksOfRows
 from vlcpctl.report.scores import START, Against, Curve, Drop, Spread, grouped, over_seeds
 from vlcpctl.report.table import Column, RowGroup, Table, TableCell, fixed, number_cell
 from vlcpctl.report.tables import interval_cell
@@ -144,13 +144,13 @@ def _name(checkpoint: str, curve: Curve, seed: int) -> str:
 
 
 def with_intervals(
-    found: Sequence[RollOut], ranks: RankIntervals, false_alarms: float
+    found: Sequence[RollOut], ranks: RanksOfRows, false_alarms: float
 ) -> tuple[RollOut, ...]:
     """The same with paired intervals, and with the critical value of all losses together."""
     judged = sum(bool(one.pairs(choice, "old index")) for one in found for choice in CHOICES)
     z, every = critical_value(judged, false_alarms), []
     for one in found:
-        ends = {loss: ranks.of_pairs(one.curve, one.pairs(*loss), loss[1]) for loss in _LOSSES}
+        ends = {loss: ranks.intervals(one.curve, one.pairs(*loss), loss[1]) for loss in _LOSSES}
         every.append(replace(one, intervals=ends, z=z))
     return tuple(every)
 

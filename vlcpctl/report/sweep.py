@@ -211,7 +211,7 @@ def _values(
         require_complete(track)
     keys = dict.fromkeys(key for one in tracks for key in one.keys)
     metric, selectors = parse(text, f"--best {text}", keys)
-    if metric.kind == "drop" or "data" in dict(selectors):
+    if metric.kind not in {"summary", "key"} or "data" in dict(selectors):
         raise UsageError(f"--best {text}: it takes a metric over the tasks of a run, without data=")
     facts = Facts(tracks, key, rows).of_runs(metric, selectors)
     if isinstance(facts, str):

@@ -24,7 +24,7 @@ from vlcpctl.report.forgotten import Library, Tally, find_forgotten, lost_cards,
 from vlcpctl.report.gates import GAINS, LOSSES, Verdict, in_words
 from vlcpctl.report.html import render, source
 from vlcpctl.report.markup import Markup
-from vlcpctl.report.ranks import RankIntervals
+from vlcpctl.report.ranks import ranks_of
 from vlcpctl.report.report import Document, drops_of
 from vlcpctl.report.rollout import NEITHER, roll_out_table
 from vlcpctl.report.scores import Against, Drop, earlier_tasks
@@ -180,9 +180,9 @@ class _Found:
         """Against each earlier model, in the main metric of each track."""
         document = self.document
         others: tuple[Against, ...] = ("step before", "learned")
-        intervals = RankIntervals(document.curves, self.ranks, others)
+        ranks = ranks_of(document.curves, self.ranks, others)
         found: dict[Against, list[Drop]] = {
-            one: drops_of(document.curves, lambda track: [document.key(track)], intervals, one)
+            one: drops_of(document.curves, lambda track: [document.key(track)], ranks, one)
             for one in others
         }
         shown = [one for one in document.drops if one.key == document.key(one.curve.track)]

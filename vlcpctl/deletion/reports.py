@@ -12,7 +12,6 @@ from collections.abc import Set
 from pathlib import Path
 from typing import Any
 
-from vlcpctl.core.number_lists import indented_json
 from vlcpctl.files.manifest import MANIFESTS
 
 _TEXTS = (".csv", ".html", ".json", ".md")
@@ -36,7 +35,8 @@ def rewrite_report(path: Path, target: Path, keys: Set[str]) -> None:
         lines = _lines(path / name)
         text = "".join(line for line in lines if keys.isdisjoint(_KEY.findall(line)))
         if name == MANIFESTS["report"]:
-            text = indented_json(_without(json.loads("".join(lines)), keys)) + "\n"
+            left = _without(json.loads("".join(lines)), keys)
+            text = json.dumps(left, ensure_ascii=False, indent=1) + "\n"
         (target / name).unlink()  # a link to the old file
         (target / name).write_text(text, encoding="utf-8", errors=_ERRORS, newline="")
 

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
-from itertools import chain, product, repeat
+from itertools import chain, product
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 
 from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
-from vlcpctl.core.number_lists import compact_json, rounded
 from vlcpctl.core.words import printable_json
 from vlcpctl.files.ids import content_id
 from vlcpctl.files.rows import PART_OF, Row, firsts
@@ -39,7 +38,6 @@ from vlcpctl.report.rollout import (
     judged_losses,
     roll_out_table,
     roll_outs,
-    unused_note,
     with_intervals,
 )
 from vlcpctl.report.scores import (
@@ -47,7 +45,6 @@ from vlcpctl.report.scores import (
     Against,
     Curve,
     Drop,
-    Matrix,
     Run,
     Spread,
     Track,
@@ -316,7 +313,6 @@ def build(rows: Sequence[Row], request: ReportRequest, files: Files = NO_FILES) 
             *mixed,
             *score_notes(tracks),
             *data_notes(chosen),
-            *unused_note(rolled, rows),
             *(cards.notes if cards else ()),
         ),
         tuple(curves),
@@ -603,40 +599,30 @@ def _score_lines(track: Track, run: Run) -> Iterator[str]:
     """
     names = _names_of(track, run.name, run.method)
     head = _line([names.get(name) for name in FIELDS[: FIELDS.index("gallery")]])
-    own = [f"{head},{_line(['own', one])}," for one in run.data]
-    merged = [f"{head},merged,0..{task}," for task in range(len(run.tasks))]
+    own = [f"{head},{_line(['own', one])}" for one in run.data]
+    merged = [f"{head},merged,0..{task}" for task in range(len(run.tasks))]
     seeds = " ".join(map(str, run.seeds))
-    end = f",,1,{seeds},,,,,,\n" if len(run.seeds) == 1 else ",,,,,\n"
     for key in run.keys:
         about = _line(["", "score", key])
-        for columns, scores in ((own, run.own[key][:, :-1]), (merged, run.merged.get(key))):
-            if scores is None:
-                continue
-            first = START if columns is own else 0
-            every = range(first, first + scores.shape[1])
-            steps = [f"{'start' if n == START else n},{about}," for n in every]
-            known = np.nonzero(~np.isnan(scores).any(axis=0))
-            lines = zip(
-                map(columns.__getitem__, known[1].tolist()),
-                map(steps.__getitem__, known[0].tolist()),
-                _number_texts(scores[:, known[0], known[1]], seeds),
-                repeat(end),
-            )
-            yield "".join(chain.from_iterable(lines))
+        places = ((own, run.own[key][:, :-1], START), (merged, run.merged.get(key), 0))
+        for columns, scores, first in places:
+            if scores is not None:
+                known = np.nonzero(~np.isnan(scores).any(axis=0))
+                steps = ["start" if step == START else step for step in (known[0] + first).tolist()]
+                values = scores[:, known[0], known[1]].T.tolist()
+                yield "".join(
+                    f"{columns[column]},{step},{about},{_score_text(each, seeds)}\n"
+                    for step, column, each in zip(steps, known[1].tolist(), values, strict=True)
+                )
 
 
-def _number_texts(scores_SN: Matrix, seeds: str) -> Iterable[str]:
-    """The value of each score; of several seeds its deviation, number, seeds and values, too."""
-    rounded_NS = rounded(scores_SN, 6).T
-    if len(scores_SN) == 1:
-        plain = compact_json(rounded_NS[:, 0])
-        return map(repr, rounded_NS[:, 0].tolist()) if plain is None else plain[1:-1].split(",")
-    found = map(Spread, map(tuple, scores_SN.T.tolist()))
-    return (
-        f"{round(one.mean, 6)},{number_text(one.sd or 0.0)},{len(scores_SN)},{seeds},"
-        f"{' '.join(map(repr, values))}"
-        for one, values in zip(found, rounded_NS.tolist(), strict=True)
-    )
+def _score_text(values: Sequence[float], seeds: str) -> str:
+    """The fields of a score from its value on."""
+    if len(values) == 1:
+        return f"{number_text(values[0])},,1,{seeds},,,,,,"
+    one, several = Spread(tuple(values)), " ".join(map(number_text, values))
+    mean, sd = number_text(one.mean), number_text(one.sd or 0.0)
+    return f"{mean},{sd},{len(values)},{seeds},{several},,,,,"
 
 
 def _line(values: Iterable[str | None]) -> str:

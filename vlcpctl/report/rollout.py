@@ -160,17 +160,6 @@ def every_pair(found: Iterable[RollOut]) -> list[tuple[Row, Row]]:
     return [pair for one in found for loss in _LOSSES for pair in one.pairs(*loss)]
 
 
-def unused_note(found: Iterable[RollOut], rows: Iterable[Row]) -> list[str]:
-    """A note if rows on an index are not about the last model of a run on a guard."""
-    used = {id(row) for one in found for of_seeds in one.rows.values() for row in of_seeds}
-    unused = sum(row.gallery_checkpoint is not None and id(row) not in used for row in rows)
-    note = (
-        f"not shown: {unused} rows with a gallery_checkpoint that are not of a run's last model on "
-        "a guard, or not in the gallery of such a row"
-    )
-    return [note] if unused else []
-
-
 def judged_losses(found: Iterable[RollOut]) -> list[Drop]:
     """`index_loss` and `reembed_gain` in every metric: what is lost by keeping the index."""
     sides: tuple[Against, Against] = ("old index", "new index")
@@ -214,23 +203,23 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
     A choice is enough where it was measured if no guard loses more than BOUND and than chance. It
     is not resolved if a loss may be above BOUND.
     """
-    first, errors, lost = found[0], {}, {}
+    first = found[0]
+    lost: dict[str, list[tuple[float, float, Interval | None]]] = {}  # points and their error
     for choice in CHOICES:
         losses = (one.loss(choice, key) for one in found)
-        lost[choice] = [(loss.drop.mean, loss) for loss in losses if loss.drop is not None]
-        for _, loss in lost[choice]:
-            errors[id(loss)] = loss.interval.error if loss.interval else 0.0
+        lost[choice] = [
+            (one.drop.mean, one.interval.error if one.interval else 0.0, one.interval)
+            for one in losses
+            if one.drop is not None
+        ]
     is_enough = {
-        choice: not any(mean > max(BOUND, first.z * errors[id(loss)]) for mean, loss in known)
+        choice: all(mean <= max(BOUND, first.z * error) for mean, error, _ in known)
         for choice, known in lost.items()
         if known
     }
     shown, head = [KEEP, ALL], "it was not measured whether the index can stay"
     if is_enough.get(KEEP):
-        may_lose = any(
-            loss.interval and mean + margin_of(errors[id(loss)]) > BOUND
-            for mean, loss in lost[KEEP]
-        )
+        may_lose = any(ends and mean + margin_of(error) > BOUND for mean, error, ends in lost[KEEP])
         head = "the index can stay" + (", not resolved" if may_lose else "")
         head += "" if is_enough.get(NEW, True) else _NOT_MIXED
         shown = [KEEP] if is_enough.get(NEW, True) else [KEEP, NEW]
@@ -238,9 +227,9 @@ def sentence(found: Sequence[RollOut], key: str) -> str:
         head = _REBUILD if is_enough.get(ALL, True) else NEITHER
     parts = []
     for choice in (one for one in shown if one in is_enough):
-        mean, loss = max(lost[choice], key=lambda pair: pair[0])
+        mean, _, interval = max(lost[choice], key=lambda one: one[0])
         sign, verb, most = (1, "lose", "most") if mean >= 0 else (-1, "gain", "least")
-        ends = loss.interval and sorted((sign * loss.interval.low, sign * loss.interval.high))
+        ends = interval and sorted((sign * interval.low, sign * interval.high))
         points = f"{verb}{f' at {most}' if len(found) > 1 else ''} {fixed(sign * mean)}"
         points += f" (95 % {' to '.join(map(fixed, ends))})" if ends else ""
         parts.append(f"{points} if {_IF[choice]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from vlcpctl.core.errors import UsageError
-from vlcpctl.core.number_lists import indented_json
 from vlcpctl.core.words import as_markdown, printable
 from vlcpctl.files.finished import already_made
 from vlcpctl.files.ids import content_id
@@ -66,12 +66,13 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
     """
     if already_made(out, "report", about, force=force):
         return False
+    found = json.dumps(summary(document, about), ensure_ascii=False, allow_nan=False, indent=1)
     texts = {
         "report.html": page(document),
         "report.md": markdown(document),
         **{f"{one.name}.csv": records_csv(FIELDS, one.records()) for one in document.published},
         PAGE: forgotten_page(document.forgotten, document.names),
-        MANIFESTS["report"]: indented_json(summary(document, about)) + "\n",
+        MANIFESTS["report"]: found + "\n",
     }
     with new_directory(out, is_artifact) as directory:
         for name, text in texts.items():

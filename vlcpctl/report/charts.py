@@ -276,16 +276,14 @@ class GridChart:
 
     @property
     def highest(self) -> float:
-        """The largest value; of bars, that of the last models."""
-        shown = [one.values[:1] if self.is_bars else one.values for one in self.grids]
-        return float(max(np.nanmax(values, initial=0.0) for values in shown)) or 1.0
+        """The largest value, or 1 if none is above 0."""
+        return float(max(np.nanmax(one.values, initial=0.0) for one in self.grids)) or 1.0
 
     @property
     def marks(self) -> tuple[float, ...]:
         """The tick marks of the scores, for bars."""
         low = min(np.nanmin(one.values, initial=0.0) for one in self.grids)
-        high = max(np.nanmax(one.values, initial=0.0) for one in self.grids)
-        return ticks(float(low), float(high) or 1.0, 4)
+        return ticks(float(low), self.highest, 4)
 
     def bars(self) -> list[tuple[RunGrid, Markup]]:
         """Each run with its bars, in order."""

@@ -27,7 +27,6 @@ from vlcpctl.report.formats import paper_name
 from vlcpctl.report.report import Document
 from vlcpctl.report.scores import GROUPS, START, Run, Track
 from vlcpctl.report.tables import (
-    MOST_SHOWN,
     ordered_runs,
     own_means,
     shown_steps,
@@ -59,14 +58,12 @@ class TrackCharts(NamedTuple):
     bars: GridChart | None
 
 
-def track_charts(
-    document: Document, track: Track, of: Styles, most: int = MOST_SHOWN
-) -> TrackCharts:
-    """The charts of a track in its main metric; matrices have at most `most` steps and tasks."""
+def track_charts(document: Document, track: Track, of: Styles) -> TrackCharts:
+    """The charts of a track in its main metric."""
     key = document.key(track)
     runs = ordered_runs(track, key)
     own = [run for run in runs if run.steps and "own" in run.galleries]
-    heat = _heat_maps([run for run in own if not run.final_only], key, of, most)
+    heat = _heat_maps([run for run in own if not run.final_only], key, of)
     return TrackCharts(_curves(runs, key, of), _kept(own, key, of), heat, _bars(own, key, of))
 
 
@@ -136,16 +133,13 @@ def _kept(runs: Sequence[Run], key: str, of: Styles) -> LineChart | None:
     return LineChart("stability", title, caption, titles, tuple(lines), *axes, (440, 300), 1)
 
 
-def _heat_maps(runs: Sequence[Run], key: str, of: Styles, most: int) -> GridChart | None:
-    """A step x task heat map per run, all on one scale; None without any.
-
-    Of a long run, at most `most` steps and tasks are shown.
-    """
+def _heat_maps(runs: Sequence[Run], key: str, of: Styles) -> GridChart | None:
+    """A step x task heat map per run, all on one scale; None without any."""
     grids = []
     for run in runs:
         # The model before the first task is above, where that was evaluated.
-        steps = [*([START] if run.has_start else []), *shown_steps(run, most)]
-        tasks = shown_tasks(run, most)
+        steps = [*([START] if run.has_start else []), *shown_steps(run)]
+        tasks = shown_tasks(run)
         shown = own_means(run, key)[np.ix_([step + 1 for step in steps], tasks)]
         rows, columns = (tuple(map(step_name, numbers)) for numbers in (steps, tasks))
         grids += [RunGrid(run.name, of[run.name], rows, columns, shown)] if steps else []

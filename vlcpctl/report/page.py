@@ -14,6 +14,7 @@ import numpy as np
 
 from vlcpctl.core.words import counted
 from vlcpctl.report.angles import MEASURES
+from vlcpctl.report.charts import LineChart
 from vlcpctl.report.drawn import Styles, TrackCharts, histograms, run_styles, track_charts
 from vlcpctl.report.forgotten import forgotten_tables
 from vlcpctl.report.formats import paper_name
@@ -48,13 +49,13 @@ def page(document: Document) -> str:
     styles = run_styles(document)
     verdicts = document.verdicts
     first = document.tracks[0] if document.tracks else None
-    most = _most(document)
-    charts = {id(one): track_charts(document, one, styles, most) for one in document.tracks}
     sentence = opening_sentence(document, first) if first else ""
     body: list[Markup] = []
+    lead: LineChart | None = None
     for track in document.tracks:
-        is_opened = bool(sentence) and track is first
-        body += _track(document, track, styles, charts[id(track)], is_opened=is_opened)
+        charts, is_opened = track_charts(document, track, styles), bool(sentence) and track is first
+        lead = charts.curves if is_opened else lead
+        body += _track(document, track, styles, charts, is_opened=is_opened)
     for heading, tables in document.calibration_sections():
         body += [_part("heading", heading), *(_part("folding", one) for one in tables)]
     for space in document.spatial_tracks:
@@ -74,7 +75,7 @@ def page(document: Document) -> str:
         compared=document.compared_with(),
         conditions=verdicts_table(verdicts) if verdicts else None,
         sentence=sentence,
-        chart=charts[id(first)].curves if sentence else None,
+        chart=lead,
         notes=document.notes,
         published=document.published_sections(),
         runs=list(_run_list(document, styles)),

@@ -174,7 +174,7 @@ KINDS = {
     "figures": Kind(
         "Charts of a report, made by `forgetting-report --figures`.",
         "figures.json",
-        {"figures": "Names of the charts, without their endings."},
+        {"files": "Names of the files of the charts."},
         ("schema", "content", "identity", "made_by"),
     ),
     "export": kind_of(ExportManifest, MANIFESTS["export"], _NEVER_REWRITTEN),

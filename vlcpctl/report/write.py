@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -86,20 +86,33 @@ def write_report(document: Document, about: dict[str, Any], out: Path, *, force:
 def write_tables(
     document: Document, about: dict[str, Any], out: Path, form: str, *, force: bool
 ) -> bool:
-    """Write every table of the report as a file of the form "csv" or "latex".
+    """Write every table as a file of the form "csv" or "latex"; as `write_figures`."""
+    texts = table_texts(document, form)
+    files = ((name, text.encode()) for name, text in texts)
+    return _write_files(out, "tables", {**about, "format": form}, files, force=force)
 
-    Returns False if `out` already has these very tables. Raises OutputExists if it holds anything
+
+def write_figures(document: Document, about: dict[str, Any], out: Path, *, force: bool) -> bool:
+    """Write every chart of the report as NAME.pdf, NAME.svg and NAME.png.
+
+    Returns False if `out` already has these very charts. Raises OutputExists if it holds anything
     else, unless `force`.
     """
-    about = {**about, "format": form}
-    if already_made(out, "tables", about, force=force):
+    about = {**about, "format": "figures"}
+    return _write_files(out, "figures", about, _figures(document), force=force)
+
+
+def _write_files(
+    out: Path, kind: str, about: dict[str, Any], files: Iterable[tuple[str, bytes]], *, force: bool
+) -> bool:
+    if already_made(out, kind, about, force=force):
         return False
-    texts = dict(table_texts(document, form))
+    digests = {}
     with new_directory(out, is_artifact) as directory:
-        for name, text in texts.items():
-            (directory / name).write_text(text, encoding="utf-8")
-        digests = {name: content_id(text) for name, text in texts.items()}
-        write_manifest(directory, "tables", about, content_id(digests), {"files": [*texts]})
+        for name, content in files:
+            (directory / name).write_bytes(content)
+            digests[name] = sha256(content).hexdigest()
+        write_manifest(directory, kind, about, content_id(digests), {"files": [*digests]})
     return True
 
 
@@ -135,26 +148,12 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
                 yield f"{name}.tex", chosen + table_latex(shown, name)
 
 
-def write_figures(document: Document, identity: dict[str, Any], out: Path, *, force: bool) -> bool:
-    """Write every chart of the report as NAME.pdf, NAME.svg and NAME.png.
-
-    Returns False if `out` already has these very charts. Raises OutputExists if it holds anything
-    else, unless `force`.
-    """
-    identity = {**identity, "format": "figures"}
-    if already_made(out, "figures", identity, force=force):
-        return False
+def _figures(document: Document) -> Iterator[tuple[str, bytes]]:
     stems: dict[str, None] = {}
-    digests: dict[str, str] = {}
-    with new_directory(out, is_artifact) as directory:
-        for prefix, chart in _charts(document):
-            for name, files in drawings(chart):
-                stem = free_name(f"{prefix} {name}", stems)
-                for form, content in files.items():
-                    (directory / f"{stem}.{form}").write_bytes(content)
-                    digests[f"{stem}.{form}"] = sha256(content).hexdigest()
-        write_manifest(directory, "figures", identity, content_id(digests), {"figures": [*stems]})
-    return True
+    for prefix, chart in _charts(document):
+        for name, files in drawings(chart):
+            stem = free_name(f"{prefix} {name}", stems)
+            yield from ((f"{stem}.{form}", content) for form, content in files.items())
 
 
 def _charts(document: Document) -> Iterator[tuple[str, Chart]]:

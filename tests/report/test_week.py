@@ -79,7 +79,11 @@ def facts(**changed: Any) -> _Found:
         "model": "tiny, ctp, checkpoint abc",
         "accepted": True,
         "settings": {"lr": ("0.0001", "0.002")},
-        "data": {"sources": ("week2.parquet", "week3.parquet"), "train images": ("360", "340")},
+        "data": {
+            "sources": ("week2.parquet", "week3.parquet"),
+            "train images": ("360", "340"),
+            "test": ("40", "40"),
+        },
         "seconds": 203.0,
         "disk": 99_000_000,
     }
@@ -120,7 +124,8 @@ def test_the_page_and_the_terminal_say_the_same() -> None:
         assert " ".join(one.split()) in said
         assert " ".join(one.split()) in text
     assert [part.name for part in crowded.parts()] == ["changed", "lost", "loss", "cost"]
-    assert "changed lr 0.002 (was 0.0001); sources week3.parquet (was week2.parquet)," in said
+    changed = "lr 0.002 (was 0.0001); sources week3.parquet (was week2.parquet), train images 340"
+    assert f"changed {changed} (was 360), test 40 lost" in said
     assert "loss contrastive 3.80 at first, 2.00 at the end" in said
     assert "loser lost 0.4" in said
     assert ("gained 4.0" in said, "gained 4.0" in text) == (False, True), "gains come last"
@@ -169,8 +174,9 @@ def test_without_ranks_no_interval_is_made_up() -> None:
 
 
 def test_the_first_week_is_compared_with_the_start_alone() -> None:
-    text = text_of(facts(number=1, settings={}, data={"sources": ("-", "a")}).page())
-    assert "first week; sources a" in text
+    first = facts(number=1, settings={}, data={"sources": ("-", "a")})
+    assert next(first.parts()).said == ["first week; sources a"]
+    text = text_of(first.page())
     assert "since last week" not in text
     assert "week 0" not in text
 

@@ -201,9 +201,9 @@ def test_columns_are_put_in_blocks_below_their_upper_headings() -> None:
     found = [" ".join(line.split()) for line in lines if line.startswith(("run", "     -", "a n"))]
     upper = "------ Recall -----"
     assert found == [upper, "run r0 r1 r2", upper, "run r3 r4 r5", "a note"]
-    places = (heads[0], *heads[1:4], *(replace(one, over="Loss") for one in heads[4:]))
-    upper = "     ------ Recall -----  ------- Loss ------"
-    assert styled(replace(table, columns=places)).plain.splitlines()[2] == upper
+    lost = (Column(f"lost-{n}", over="Loss") for n in range(3))
+    wide = styled(replace(table, columns=(*heads[:4], *lost))).plain
+    assert wide.splitlines()[2] == "     ------ Recall -----  -------- Loss --------"
     narrow = [line for line in styled(table, 6).plain.splitlines() if line.startswith("run")]
     assert [line.split()[1:] for line in narrow] == [[f"r{n}"] for n in range(6)]
 

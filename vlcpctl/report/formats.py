@@ -130,7 +130,6 @@ def styled(table: Table, width: int = _UNLIMITED) -> Text:
     """
     from rich.text import Text
 
-    table = table.with_texts(printable)
     names = [TableCell(column.name, is_faint=True) for column in table.columns]
     widths = _widths(table, names, width)
 
@@ -139,7 +138,7 @@ def styled(table: Table, width: int = _UNLIMITED) -> Text:
         texts = []
         for at in places:
             style = "bold" if cells[at].is_strong else "dim" if cells[at].is_faint else ""
-            text = Text(cells[at].line, style, overflow="ellipsis")
+            text = Text(printable(cells[at].line), style, overflow="ellipsis")
             text.align("right" if table.columns[at].is_number else "left", widths[at])
             texts.append(text)
         joined = Text(" " * _GAP).join(texts)
@@ -149,21 +148,21 @@ def styled(table: Table, width: int = _UNLIMITED) -> Text:
     lines = []
     for places in _blocks(widths, table.keys, width):
         rule = Text("-" * _room([widths[at] for at in places]), "dim")
-        lines += [Text(table.title, "bold"), rule]
+        lines += [Text(printable(table.title), "bold"), rule]
         first, upper = 0, []
         for over, count in upper_headings([table.columns[at] for at in places]):
             room = _room([widths[at] for at in places[first : first + count]])
-            upper.append(f" {over} ".center(room, "-")[:room] if over else " " * room)
+            upper.append(f" {printable(over)} ".center(room, "-")[:room] if over else " " * room)
             first += count
         lines += [Text((" " * _GAP).join(upper).rstrip(), "dim")] if upper else []
         lines.append(line(names, places))
         for group in table.groups:
-            lines += [rule, *([Text(group.name, "italic")] if group.name else [])]
+            lines += [rule, *([Text(printable(group.name), "italic")] if group.name else [])]
             lines += [line(row, places) for row in group.rows]
         lines += [rule, Text()]
     text = Text("\n").join(lines)
     for note in table.notes:
-        text.append(_wrapped(note, width), "dim")
+        text.append(_wrapped(printable(note), width), "dim")
     return text
 
 
@@ -172,11 +171,11 @@ def _widths(table: Table, names: Sequence[TableCell], width: int) -> list[int]:
     from rich.cells import cell_len
 
     columns = zip(names, *(row for group in table.groups for row in group.rows), strict=True)
-    widths = [max(cell_len(cell.line) for cell in cells) for cells in columns]
+    widths = [max(cell_len(printable(cell.line)) for cell in cells) for cells in columns]
     widths[0] = min(widths[0], max(width // 2, width - _ROOM))
     first = 0
     for over, count in upper_headings(table.columns):
-        missing = len(f" {over} ") - _room(widths[first : first + count]) if over else 0
+        missing = len(f" {printable(over)} ") - _room(widths[first : first + count]) if over else 0
         widths[first] += max(0, missing)
         first += count
     return widths
@@ -294,11 +293,11 @@ def literal(text: str) -> str:
     return f"'{text}" if _FORMULA.match(text) and not _SAFE.fullmatch(text) else text
 
 
-def table_latex(table: Table, label: str) -> str:
+def table_latex(table: Table, label: str, names: Mapping[str, str] | None = None) -> str:
     """The table as a table environment, for booktabs: the title is its caption.
 
-    Keys of metrics have the names and arrows of papers, the best of a column is bold. A table that
-    is wider than the text is made smaller.
+    Keys of metrics have the names and arrows of papers, runs those of `names`, the best of a column
+    is bold. A table that is wider than the text is made smaller.
     """
     # The tables of papers have their own headings.
     named = str if table.is_ordered else with_paper_names
@@ -316,7 +315,7 @@ def table_latex(table: Table, label: str) -> str:
         rf"  \begin{{tabular}}{{{places}}}",
         r"    \toprule",
         *(f"    {line}" for line in _heads(table)),
-        *(f"    {line}" for line in _body(table)),
+        *(f"    {line}" for line in _body(table, names or {})),
         r"    \bottomrule",
         r"  \end{tabular}",
         r"  \end{lrbox}",
@@ -357,7 +356,7 @@ def _heads(table: Table) -> Iterator[str]:
     yield f"{' & '.join(names)} \\\\"
 
 
-def _body(table: Table) -> Iterator[str]:
+def _body(table: Table, names: Mapping[str, str]) -> Iterator[str]:
     for group in table.groups:
         yield r"\midrule"
         if group.name:
@@ -366,14 +365,15 @@ def _body(table: Table) -> Iterator[str]:
         for number, row in enumerate(group.rows):
             if table.is_ordered and number and row[0].text:
                 yield r"\addlinespace"
-            yield f"{' & '.join(map(_latex_cell, row))} \\\\"
+            yield f"{' & '.join(_latex_cell(cell, names) for cell in row)} \\\\"
 
 
-def _latex_cell(cell: TableCell) -> str:
+def _latex_cell(cell: TableCell, names: Mapping[str, str]) -> str:
     if _NUMBER.fullmatch(cell.text):
         number = rf"\mathbf{{{cell.text}}}" if cell.is_strong else cell.text
         return rf"${number} \pm {cell.sd}$" if cell.sd else f"${number}$"
-    text = "--" if cell.text == UNDEFINED and cell.is_faint else latex(cell.line)
+    text = names.get(cell.text, cell.line)
+    text = "--" if cell.text == UNDEFINED and cell.is_faint else latex(text)
     if cell.is_strong and text:
         text = rf"\textbf{{{text}}}"
     # A bracket at the start of a line would be an argument of the line before.

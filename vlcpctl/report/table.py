@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 from msgspec import Struct, structs
@@ -83,25 +83,6 @@ class Table:
     keys: int = 1
     is_ordered: bool = False
     name: str = ""
-
-    def with_texts(self, change: Callable[[str], str]) -> Table:
-        """The table with every text changed, such as made safe for a terminal."""
-        columns = tuple(
-            replace(column, name=change(column.name), over=change(column.over))
-            for column in self.columns
-        )
-        groups = tuple(
-            RowGroup(
-                change(group.name),
-                tuple(
-                    tuple(structs.replace(one, text=change(one.text)) for one in row)
-                    for row in group.rows
-                ),
-            )
-            for group in self.groups
-        )
-        title, notes = change(self.title), tuple(map(change, self.notes))
-        return replace(self, title=title, columns=columns, groups=groups, notes=notes)
 
 
 def upper_headings(columns: Sequence[Column]) -> list[tuple[str, int]]:

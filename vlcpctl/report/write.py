@@ -144,8 +144,7 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
             if is_csv:
                 yield f"{name}.csv", table_csv(titled)
             else:
-                shown = titled.with_texts(lambda text: document.short_names.get(text, text))
-                yield f"{name}.tex", chosen + table_latex(shown, name)
+                yield f"{name}.tex", chosen + table_latex(titled, name, document.short_names)
 
 
 def _figures(document: Document) -> Iterator[tuple[str, bytes]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.checkpoints import save_encoder
+from support.checkpoints import save_run, tasks_of
 from support.commands import eval_retrieval as run
 from support.eval_rows import rows_in
 from support.fused_by_colour import FusedByColour, feature
@@ -32,9 +32,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of three tasks with two captions an image, and checkpoints of two steps."""
     root = tmp_path_factory.mktemp("multi")
     make_stream(root / "stream", 3, 2, test=30, pair=partial(make_pair, captions=2, labels=4))
-    for step in range(2):
-        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
-    return root
+    return save_run(root, "albef-micro")
 
 
 @pytest.fixture
@@ -45,19 +43,9 @@ def model(monkeypatch: pytest.MonkeyPatch) -> FusedByColour:
     return encoder
 
 
-def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
-    contents = [task.content for task in open_stream(stream)][: step + 1]
-    encoder = encoders.build("albef-micro")
-    return save_encoder(directory, encoder, step=step, tasks=contents)
-
-
-def tasks(place: Path) -> list[Path]:
-    return sorted((place / "stream").glob("[0-9]*"))
-
-
 def evaluate(place: Path, out: Path, *given: Path, **options: Any) -> list[dict[str, Any]]:
     run(
-        list(given) or tasks(place),
+        list(given) or tasks_of(place),
         [place / "run" / "00", place / "run" / "01"],
         out=out,
         quiet=True,
@@ -127,9 +115,9 @@ def test_rows_have_the_average_precisions_of_every_gallery(
 
 
 def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Path) -> None:
-    real = make_checkpoint(tmp_path / "real", place / "stream", 0)
+    real = place / "run" / "00"
     for protocol in ("multi-modal", "cross-modal"):
-        run(tasks(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
+        run(tasks_of(place), [real], protocol=protocol, out=tmp_path / protocol, quiet=True)
     rows = read_rows([str(tmp_path / "multi-modal"), str(tmp_path / "cross-modal")])
     assert [track.title for track in build(rows, ReportRequest(allow_missing=True)).tracks] == [
         "retrieval, cross-modal, test split",
@@ -158,12 +146,12 @@ def test_a_fusion_model_is_measured_by_both_protocols(place: Path, tmp_path: Pat
 def test_the_first_caption_of_an_image_is_taken_and_fused_once_per_checkpoint(
     place: Path, tmp_path: Path, model: FusedByColour
 ) -> None:
-    rows = evaluate(place, tmp_path / "rows", *tasks(place)[:1], gallery="both", batch_size=12)
+    rows = evaluate(place, tmp_path / "rows", *tasks_of(place)[:1], gallery="both", batch_size=12)
     assert model.fused_pairs == [12, 12, 6] * 2
     split = open_stream(place / "stream")[0].split("test")
     assert model.texts == [split.captions(row)[0] for row in range(30)] * 2
     how = {"gallery": "both", "workers": 2, "batch_size": 7}
-    assert evaluate(place, tmp_path / "workers", *tasks(place)[:1], **how) == rows
+    assert evaluate(place, tmp_path / "workers", *tasks_of(place)[:1], **how) == rows
 
 
 def test_queries_and_gallery_come_from_their_splits(

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image, ImageOps
-from support.checkpoints import save_encoder
+from support.checkpoints import save_run
 from support.commands import eval_probe as run
 from support.eval_rows import rows_in
 from support.one_by_one import projections, unit
@@ -29,7 +29,6 @@ from vlcpctl.evaluation.classification import linear_probe
 from vlcpctl.evaluation.classification.linear_probe import STRENGTHS, Probe, train_view
 from vlcpctl.files.ids import unit_hash
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream, make_task
 
 
@@ -38,10 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of two tasks with three classes each, and checkpoints of two steps."""
     root = tmp_path_factory.mktemp("probe")
     make_stream(root / "stream", 2, 40, test=30)
-    for step in range(2):
-        encoder = encoders.build("micro", NewModelOptions(seed=step))
-        save_encoder(root / "run" / f"{step:02d}", encoder, step=step)
-    return root
+    return save_run(root, "micro")
 
 
 def probed(place: Path, out: Path, *words: Path, **options: Any) -> list[dict[str, Any]]:

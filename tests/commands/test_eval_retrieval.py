@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
-from support.checkpoints import save_encoder
+from support.checkpoints import save_run, tasks_of
 from support.commands import eval_retrieval as run
 from support.eval_rows import rows_in
 
@@ -23,7 +22,6 @@ from vlcpctl.data.tasks.samples import Pair
 from vlcpctl.data.tasks.task import Split, open_stream
 from vlcpctl.evaluation import embedding
 from vlcpctl.metrics.recall import recalls
-from vlcpctl.models import dual_encoder
 from vlcpctl.models.configuration import checkpoint_transform
 from vlcpctl.report import formats
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
@@ -36,25 +34,17 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of three tasks, two captions an image, and checkpoints of its first two steps."""
     root = tmp_path_factory.mktemp("eval")
     make_stream(root / "stream", 3, 4, test=12, pair=partial(make_pair, captions=2))
-    for step in range(2):
-        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
-    return root
-
-
-def make_checkpoint(directory: Path, stream: Path, step: int, *, scale: float = 1.0) -> Path:
-    encoder = dual_encoder.build("tiny", seed=step)
-    with torch.no_grad():
-        next(encoder.module.parameters()).mul_(scale)
-    contents = [task.content for task in open_stream(stream)][: step + 1]
-    return save_encoder(directory, encoder, step=step, tasks=contents)
-
-
-def tasks(place: Path) -> list[Path]:
-    return sorted((place / "stream").glob("[0-9]*"))
+    return save_run(root, "tiny")
 
 
 def evaluate(place: Path, out: Path, **options: Any) -> list[dict[str, Any]]:
-    run(tasks(place), [place / "run" / "00", place / "run" / "01"], out=out, quiet=True, **options)
+    run(
+        tasks_of(place),
+        [place / "run" / "00", place / "run" / "01"],
+        out=out,
+        quiet=True,
+        **options,
+    )
     return rows_in(out)
 
 
@@ -62,7 +52,7 @@ def test_a_row_for_every_gallery_goes_to_stdout(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timings = tmp_path / "timings"
-    run(tasks(place), [place / "run" / "01"], gallery="both", quiet=True, timings=timings)
+    run(tasks_of(place), [place / "run" / "01"], gallery="both", quiet=True, timings=timings)
     told = [row["what"] for row in rows_in(timings) if row["seconds"] >= 0]
     assert (told.count("embed"), "search" in told) == (3, True)
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -111,7 +101,7 @@ def test_images_are_decoded_once_for_all_checkpoints(
     assert len(decoded) == 3 * 12
     alone = []
     for step in ("00", "01"):
-        run(tasks(place), [place / "run" / step], out=tmp_path / step, batch_size=5, quiet=True)
+        run(tasks_of(place), [place / "run" / step], out=tmp_path / step, batch_size=5, quiet=True)
         alone += rows_in(tmp_path / step)
     assert rows == alone
     assert len(decoded) == 3 * 36
@@ -160,7 +150,7 @@ def test_saved_ranks_give_the_recalls_of_every_row(
     tmp_path: Path, duplicates: str, limit: int | None
 ) -> None:
     stream = make_stream(tmp_path / "stream", 2, 4, test=30, pair=doubled)
-    checkpoint = make_checkpoint(tmp_path / "01", stream, 1)
+    checkpoint = save_run(tmp_path, "tiny") / "run" / "01"
     how: dict[str, Any] = {"gallery": "both", "duplicates": duplicates, "limit": limit}
     paths = sorted(stream.glob("[0-9]*"))
     ranks = tmp_path / "ranks.parquet"
@@ -230,11 +220,11 @@ def test_a_terminal_shows_a_table_and_with_json_rows(
     monkeypatch.setattr(screen, "isatty", lambda: True)
     for part in (console, formats):
         monkeypatch.setattr(part, "results", lambda: screen)
-    run(tasks(place)[:2], [place / "run" / "01"])
+    run(tasks_of(place)[:2], [place / "run" / "01"])
     shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.getvalue())
     assert {"00-part-0", "01-part-1"} <= set(re.findall(r"^[0-9]\S+", shown, re.MULTILINE))
     screen.truncate(0)
     screen.seek(0)
-    run(tasks(place)[:2], [place / "run" / "01"], json=True)
+    run(tasks_of(place)[:2], [place / "run" / "01"], json=True)
     rows = [json.loads(line) for line in screen.getvalue().splitlines()]
     assert [row["task"] for row in rows] == ["00-part-0", "01-part-1"]

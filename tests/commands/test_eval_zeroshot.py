@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
-from support.checkpoints import save_encoder
+from support.checkpoints import save_run, tasks_of
 from support.class_folders import write_class_folder, write_lines
 from support.commands import eval_zeroshot as run
 from support.eval_rows import rows_in
@@ -24,8 +24,6 @@ from vlcpctl.data.tasks.class_names import distinct_labels
 from vlcpctl.data.tasks.task import open_stream
 from vlcpctl.files.rows import read_rows
 from vlcpctl.metrics.accuracy import accuracies, tally
-from vlcpctl.models import encoders
-from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_image, make_pair, make_stream
 
 CLASSES = ("cat", "dog", "bird", "fish", "frog", "horse")
@@ -37,27 +35,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of three tasks with three classes, a folder, and checkpoints of two steps."""
     root = tmp_path_factory.mktemp("zeroshot")
     make_stream(root / "stream", 3, 6, test=7)
-    for step in range(2):
-        make_checkpoint(root / "run" / f"{step:02d}", root / "stream", step)
     images = [(make_image(number), "png", number % 6) for number in range(25)]
     write_class_folder(root / "pets", images, CLASSES, TEMPLATES, per_tar=11)
-    return root
-
-
-def make_checkpoint(directory: Path, stream: Path, step: int) -> Path:
-    encoder = encoders.build("micro", NewModelOptions(seed=step))
-    contents = [task.content for task in open_stream(stream)][: step + 1]
-    return save_encoder(directory, encoder, step=step, tasks=contents)
+    return save_run(root, "micro")
 
 
 def evaluate(place: Path, out: Path, *words: Path | str, **options: Any) -> list[dict[str, Any]]:
     checkpoints = options.pop("checkpoints", [place / "run" / "00"])
     run([str(word) for word in words], checkpoints, out=out, quiet=True, **options)
     return rows_in(out)
-
-
-def tasks(place: Path) -> list[Path]:
-    return sorted((place / "stream").glob("[0-9]*"))
 
 
 def naive(
@@ -130,7 +116,7 @@ def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path:
     stream = make_stream(
         tmp_path / "stream", 2, 6, test=6, pair=lambda n: make_pair(n)._replace(label=f"{n // 4}")
     )
-    checkpoint = make_checkpoint(tmp_path / "00", stream, 0)
+    checkpoint = save_run(tmp_path, "micro", 1) / "run" / "00"
     _, second = sorted(stream.glob("[0-9]*"))
     how = {"checkpoints": [checkpoint]}
     (every,) = evaluate(tmp_path, tmp_path / "a", second, **how)
@@ -154,16 +140,16 @@ def test_the_classes_of_a_task_are_the_labels_of_its_stream_or_its_own(tmp_path:
 
 
 def test_a_task_away_from_its_stream_needs_all_tasks(place: Path, tmp_path: Path) -> None:
-    away = [Path(shutil.copytree(task, tmp_path / task.name)) for task in tasks(place)]
+    away = [Path(shutil.copytree(task, tmp_path / task.name)) for task in tasks_of(place)]
     with pytest.raises(BadInput, match="give all 3 tasks, or --classes task"):
         evaluate(place, tmp_path / "rows", *away[:2])
-    here = evaluate(place, tmp_path / "a", *tasks(place))
+    here = evaluate(place, tmp_path / "a", *tasks_of(place))
     assert evaluate(place, tmp_path / "b", *away) == here
 
 
 def test_tasks_have_their_step_and_the_rest_an_average(place: Path, tmp_path: Path) -> None:
     other = shutil.copytree(place / "pets", tmp_path / "wds_vtab-flowers")
-    rows = evaluate(place, tmp_path / "rows", *tasks(place), place / "pets", other, split="test")
+    rows = evaluate(place, tmp_path / "rows", *tasks_of(place), place / "pets", other, split="test")
     assert [(row["task"], row["task_step"]) for row in rows] == [
         *(("00-part-0", 0), ("01-part-1", 1), ("02-part-2", 2)),
         *(("pets", None), ("flowers", None), ("average of 2", None)),
@@ -264,7 +250,7 @@ def test_a_folder_that_is_not_whole_is_named(
 def test_saved_ranks_give_the_accuracies_of_every_row(place: Path, tmp_path: Path) -> None:
     folder, ranks = broken_folder(tmp_path / "pets", 2), tmp_path / "ranks.parquet"
     both = [place / "run" / "00", place / "run" / "01"]
-    data = [*tasks(place), folder, place / "pets"]
+    data = [*tasks_of(place), folder, place / "pets"]
     shutil.copytree(data.pop(), tmp_path / "dogs")
     how = {"checkpoints": both, "batch_size": 4, "max_skip": "2", "save_ranks": ranks}
     rows = evaluate(place, tmp_path / "rows", *data, tmp_path / "dogs", **how)

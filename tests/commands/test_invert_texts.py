@@ -11,40 +11,20 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from support.commands import buffer, invert_texts, train_step
+from support.commands import invert_texts
 from support.processes import exit_code_of, start_child
 
 from vlcpctl.data.precomputed.pseudo_texts import EMBEDDINGS, TEXTS, open_pseudo_texts
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.precompute.invert_texts import TextWork
-from vlcpctl.testing.tiny_stream import make_stream
 
 ENOUGH = {"count": 11, "images": 4, "iterations": 2, "rate": 0.5}
 
 
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of one task, and a buffer of nine pairs."""
-    root = tmp_path_factory.mktemp("inputs")
-    task = make_stream(root / "stream", tasks=1, n=12) / "00-part-0"
-    buffer(task, root / "buffer", size="9", quiet=True)
-    train_step(
-        [task],
-        root / "run",
-        "seqf",
-        preset="tiny",
-        model="micro",
-        batch_size=4,
-        epochs=1,
-        quiet=True,
-    )
-    return root
-
-
 @pytest.fixture
-def invert(inputs: Path, tmp_path: Path) -> Callable[..., Path]:
+def invert(place: Path, tmp_path: Path) -> Callable[..., Path]:
     def run(name: str = "pseudo", **options: Any) -> Path:
-        given = {"checkpoint": inputs / "run", "buffer": inputs / "buffer", **ENOUGH, **options}
+        given = {"checkpoint": place / "plain", "buffer": place / "buffer", **ENOUGH, **options}
         invert_texts(tmp_path / name, **given)
         return tmp_path / name
 
@@ -56,15 +36,15 @@ def data(out: Path) -> list[bytes]:
 
 
 def test_the_file_holds_texts_with_their_parents(
-    invert: Callable[..., Path], inputs: Path, capsys: pytest.CaptureFixture[str]
+    invert: Callable[..., Path], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = invert()
     printed = capsys.readouterr()
     assert printed.out == f"{out}\n"
-    assert "11 texts from a buffer of 9" in printed.err
+    assert "11 texts from a buffer of 6" in printed.err
     assert printed.err.count("of 11 texts and") == 2
     found = open_pseudo_texts(out)
-    keys = set(open_task(inputs / "buffer").split("train").keys)
+    keys = set(open_task(place / "buffer").split("train").keys)
     rows = pq.read_table(out / TEXTS).to_pylist()
     assert len(rows) == len(found) == 11
     assert found.shape == (12, 8)

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from support.checkpoints import save_encoder
+from support.checkpoints import save_encoder, save_run
 from support.commands import spatial_report as run
 from support.eval_rows import rows_in
 from support.one_by_one import projections, unit
@@ -17,7 +17,6 @@ from vlcpctl.core.errors import Incompatible
 from vlcpctl.data.tasks.task import open_task
 from vlcpctl.metrics.angles import rotations, self_angle_changes
 from vlcpctl.models import encoders
-from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.testing.tiny_stream import make_pair, make_stream
 
 COMMAND = "spatial-report"
@@ -28,10 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stream of two tasks, and checkpoints of two steps of a run."""
     root = tmp_path_factory.mktemp("spatial")
     make_stream(root / "stream", 2, 4, test=7, pair=lambda n: make_pair(n, captions=2))
-    for step in range(3):
-        encoder = encoders.build("micro", NewModelOptions(seed=step))
-        save_encoder(root / "run" / f"{step:02d}", encoder, step=step)
-    return root
+    return save_run(root, "micro", 3)
 
 
 def first(place: Path) -> Path:

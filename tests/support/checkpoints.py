@@ -40,6 +40,24 @@ def save_encoder(directory: Path, encoder: Any, content: str = "", **facts: Any)
     return directory
 
 
+def save_run(root: Path, model: str, steps: int = 2) -> Path:
+    """New models in `run/STEP`, of which each has learned so many tasks of the stream beside it."""
+    from vlcpctl.data.tasks.task import open_stream
+    from vlcpctl.models import encoders
+
+    contents = [task.content for task in open_stream(root / "stream")]
+    for step in range(steps):
+        encoder = encoders.build(model, encoders.NewModelOptions(seed=step))
+        place = root / "run" / f"{step:02d}"
+        save_encoder(place, encoder, step=step, tasks=contents[: step + 1])
+    return root
+
+
+def tasks_of(root: Path) -> list[Path]:
+    """The tasks of the stream there."""
+    return sorted((root / "stream").glob("[0-9]*"))
+
+
 def record_files_again(directory: Path, kind: str = "checkpoint") -> None:
     """Make the manifest record the files as they are now, as if they had been written so."""
     path = directory / MANIFESTS[kind]

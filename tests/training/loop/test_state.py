@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -28,9 +27,8 @@ from vlcpctl.testing.battery import (
     kill_at,
     request,
 )
-from vlcpctl.training.loop import TrainingLoop
 from vlcpctl.training.request import TrainRequest
-from vlcpctl.training.settings import SaveEvery, Settings
+from vlcpctl.training.settings import Settings
 from vlcpctl.training.state import MetricsLog, ResumeDirectory, SavedProgress
 from vlcpctl.training.train_step import train_step
 
@@ -291,26 +289,3 @@ def test_a_state_with_weights_that_are_not_finite_is_not_saved(
     with pytest.raises(Diverged, match=r"the weights diverged at step 0 of training: .* no state"):
         train_step(step)
     assert ResumeDirectory(step.out).newest() is None
-
-
-def test_processes_are_asked_only_when_values_were_read() -> None:
-    asked: list[list[bool]] = []
-
-    def ask(flags: list[bool], _device: torch.device) -> list[bool]:
-        asked.append(flags)
-        return [False for _ in flags]
-
-    world = SimpleNamespace(size=2, any=ask)
-    loop: Any = SimpleNamespace(
-        run=SimpleNamespace(world=world, device=torch.device("cpu")),
-        every=SaveEvery(),
-        saved=SimpleNamespace(step=1),
-        last_saved=0.0,
-        stop=False,
-        _unread=["values on the device"],
-    )
-    TrainingLoop._save_if_due(loop, None)  # type: ignore[arg-type]
-    assert asked == []
-    loop._unread = []
-    TrainingLoop._save_if_due(loop, None)  # type: ignore[arg-type]
-    assert len(asked) == 1

@@ -5,31 +5,14 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.training import model_file
 
 from vlcpctl.core.errors import BadInput, Incompatible, VlcpError
 from vlcpctl.models import configuration, encoders, towers
 from vlcpctl.models.configuration import PACKAGED, configuration_here, fusion_configuration
 from vlcpctl.models.imports import open_clip
-
-
-def changed(value: dict[str, Any], path: str, new: object) -> dict[str, Any]:
-    """The object with another value at a dotted path."""
-    name, _, rest = path.partition(".")
-    return {**value, name: changed(value.get(name, {}), rest, new) if rest else new}
-
-
-def written(directory: Path, packaged: str, path: str, new: object) -> Path:
-    config = json.loads((PACKAGED / f"{packaged}.json").read_text())
-    for part in ("hf_tokenizer_name", "tokenizer"):
-        if part in config["text_cfg"]:
-            config["text_cfg"][part] = str(PACKAGED / "tiny-tokenizer")
-    file = directory / "model.json"
-    file.write_text(json.dumps(changed(config, path, new)))
-    return file
-
 
 MICRO: list[tuple[str, object]] = [
     ("vision_cfg.width", 10**7),
@@ -81,7 +64,7 @@ WRONG = [*(("micro", *one) for one in MICRO), *(("albef-micro", *one) for one in
 def test_a_setting_that_builds_no_model_is_refused_in_one_line_at_once(
     tmp_path: Path, packaged: str, path: str, value: object
 ) -> None:
-    file = written(tmp_path, packaged, path, value)
+    file = model_file(tmp_path, packaged, **{path.replace(".", "__"): value})
     started = time.monotonic()
     with pytest.raises(VlcpError) as caught:
         encoders.build(file)
@@ -119,7 +102,7 @@ def test_what_is_no_configuration_is_refused_in_one_line(tmp_path: Path, data: b
     "data", [b"[" * 10**5, b"[]", b'{"pad_token": {}}', b'{"padding_side": 3}', b"\xff"]
 )
 def test_a_hostile_tokenizer_is_refused_in_one_line(tmp_path: Path, data: bytes) -> None:
-    file = written(tmp_path, "micro", "text_cfg.hf_tokenizer_name", str(tmp_path))
+    file = model_file(tmp_path, text_cfg__hf_tokenizer_name=str(tmp_path))
     tokenizer = (PACKAGED / "tiny-tokenizer" / "tokenizer.json").read_bytes()
     (tmp_path / "tokenizer.json").write_bytes(tokenizer)
     (tmp_path / "tokenizer_config.json").write_bytes(data)

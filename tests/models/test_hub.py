@@ -12,6 +12,7 @@ from typing import Any
 
 import huggingface_hub.constants
 import pytest
+from support.training import model_file
 
 from vlcpctl.checkpoints.importing import ImportRequest, import_checkpoint
 from vlcpctl.core.errors import Incompatible
@@ -19,9 +20,6 @@ from vlcpctl.models import encoders
 from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.models.encoders import NewModelOptions
 from vlcpctl.models.hub import offline
-
-VISION = json.loads((PACKAGED / "micro.json").read_text())["vision_cfg"]
-TEXT = json.loads((PACKAGED / "micro.json").read_text())["text_cfg"]
 
 
 @pytest.fixture(autouse=True)
@@ -42,40 +40,26 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return asked
 
 
-def model_file(directory: Path, **parts: dict[str, Any]) -> Path:
-    config = {"embed_dim": 8, "vision_cfg": VISION, "text_cfg": TEXT, **parts}
-    path = directory / "model.json"
-    path.write_text(json.dumps(config))
-    return path
+TIMM = {"timm_model_name": "hf-hub:someone/tower", "timm_model_pretrained": True, "image_size": 32}
+BERT = {"text_cfg__tokenizer": ..., "text_pretrained": "someone/bert"}
 
 
 @pytest.mark.parametrize(
-    "parts",
+    ("model", "names"),
     [
-        {"text_cfg": {**TEXT, "hf_tokenizer_name": "tiny-tokenizer"}},
-        {"text_cfg": {**TEXT, "hf_tokenizer_name": "someone/words"}},
-        {
-            "text_cfg": {
-                **TEXT,
-                "hf_tokenizer_name": str(PACKAGED / "tiny-tokenizer"),
-                "hf_model_name": "someone/tower",
-            }
-        },
-        {
-            "text_cfg": {**TEXT, "hf_tokenizer_name": str(PACKAGED / "tiny-tokenizer")},
-            "vision_cfg": {
-                "timm_model_name": "hf-hub:someone/tower",
-                "timm_model_pretrained": True,
-                "image_size": 32,
-            },
-        },
+        ("micro", {"text_cfg__hf_tokenizer_name": "tiny-tokenizer"}),
+        ("micro", {"text_cfg__hf_tokenizer_name": "someone/words"}),
+        ("micro", {"text_cfg__hf_model_name": "someone/tower"}),
+        ("micro", {"vision_cfg": TIMM}),
+        ("albef-micro", {"text_cfg__tokenizer": "someone/words"}),
+        ("albef-micro", BERT),
     ],
 )
 def test_what_a_file_names_is_not_fetched(
-    tmp_path: Path, network: list[Any], parts: dict[str, Any]
+    tmp_path: Path, network: list[Any], model: str, names: dict[str, Any]
 ) -> None:
     with pytest.raises(Incompatible, match="a hub is used only if an option names it") as caught:
-        encoders.build(model_file(tmp_path, **parts))
+        encoders.build(model_file(tmp_path, model, **names))
     assert network == []
     assert "\n" not in str(caught.value)
 
@@ -95,22 +79,6 @@ def test_a_checkpoint_that_lacks_its_tokenizer_asks_no_hub(
             read()
     assert network == []
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("name", ["tokenizer", "text_pretrained"])
-def test_what_a_fusion_model_in_a_file_names_is_not_fetched(
-    tmp_path: Path, network: list[Any], name: str
-) -> None:
-    config = json.loads((PACKAGED / "albef-micro.json").read_text())
-    if name == "tokenizer":
-        config["text_cfg"]["tokenizer"] = "someone/words"
-    else:
-        del config["text_cfg"]["tokenizer"]
-        config["text_pretrained"] = "someone/bert"
-    (tmp_path / "model.json").write_text(json.dumps(config))
-    with pytest.raises(Incompatible, match="a hub is used only if an option names it"):
-        encoders.build(tmp_path / "model.json")
-    assert network == []
 
 
 @pytest.mark.slow

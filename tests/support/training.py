@@ -23,12 +23,19 @@ def with_settings(step: TrainRequest, **settings: Any) -> TrainRequest:
     return replace(step, settings=replace(step.settings, **settings))
 
 
-def model_file(directory: Path, **changes: Any) -> Path:
-    """The configuration `micro` in a file, with some of its entries changed."""
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
+def model_file(directory: Path, packaged: str = "micro", /, **changes: Any) -> Path:
+    """A packaged configuration in a file, with values by PART__NAME or NAME; ... takes one away."""
+    config = json.loads((PACKAGED / f"{packaged}.json").read_text())
+    tokenizer = "hf_tokenizer_name" if packaged == "micro" else "tokenizer"
+    config["text_cfg"][tokenizer] = str(PACKAGED / "tiny-tokenizer")
+    for name, value in changes.items():
+        part, _, inner = name.rpartition("__")
+        place = config.setdefault(part, {}) if part else config
+        place[inner] = value
+        if value is ...:
+            del place[inner]
     path = directory / "model.json"
-    path.write_text(json.dumps({**config, **changes}))
+    path.write_text(json.dumps(config))
     return path
 
 

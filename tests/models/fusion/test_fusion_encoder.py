@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
+from support.training import model_file
 from torch import Tensor
 
 from vlcpctl.core.batch import SpecialTokens
@@ -53,26 +53,11 @@ def same(one: Outputs, other: Outputs) -> bool:
     return all(torch.equal(getattr(one, name), getattr(other, name)) for name in names)
 
 
-def model_file(folder: Path, /, **changes: object) -> Path:
-    """The micro model's JSON with other values, by PART__NAME or NAME; None takes one away."""
-    model = json.loads((PACKAGED / "albef-micro.json").read_text())
-    model["text_cfg"]["tokenizer"] = str(PACKAGED / "tiny-tokenizer")
-    for name, value in changes.items():
-        part, _, inner = name.rpartition("__")
-        place = model[part] if part else model
-        place[inner] = value
-        if value is None:
-            del place[inner]
-    path = folder / "model.json"
-    path.write_text(json.dumps(model))
-    return path
-
-
 # Reading and writing
 
 
 def test_a_checkpoint_names_no_path_of_this_machine(tmp_path: Path) -> None:
-    path = model_file(tmp_path, text_pretrained=str(tmp_path))
+    path = model_file(tmp_path, "albef-micro", text_pretrained=str(tmp_path))
     encoders.save(encoder_of(path, pretrained="none"), tmp_path)
     assert "/" not in (tmp_path / "config.json").read_text()
 
@@ -118,7 +103,7 @@ def test_positions_are_interpolated_for_another_image_size(
 
 def test_a_tokenizer_larger_than_the_vocabulary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Incompatible, match="2501 tokens, but the model's vocabulary only 2500"):
-        encoder_of(model_file(tmp_path, text_cfg__vocab_size=2500))
+        encoder_of(model_file(tmp_path, "albef-micro", text_cfg__vocab_size=2500))
 
 
 def test_the_packaged_tokenizer_gets_a_mask_after_its_last_id(encoder: FusionEncoder) -> None:
@@ -242,7 +227,7 @@ def test_words_are_predicted_only_where_wanted(encoder: FusionEncoder) -> None:
 
 
 def test_dropout_acts_in_training_alone(tmp_path: Path) -> None:
-    encoder = encoder_of(model_file(tmp_path, text_cfg__dropout=0.5))
+    encoder = encoder_of(model_file(tmp_path, "albef-micro", text_cfg__dropout=0.5))
     own = dict(encoder.weights())
     encoder.module.eval()
     still = outputs_of(encoder)
@@ -259,7 +244,7 @@ def test_dropout_acts_in_training_alone(tmp_path: Path) -> None:
 
 def test_dropout_stands_where_bert_has_it(tmp_path: Path) -> None:
     """After the embeddings, each attention and each feed-forward, and on attention itself."""
-    module = encoder_of(model_file(tmp_path, text_cfg__dropout=0.5)).model
+    module = encoder_of(model_file(tmp_path, "albef-micro", text_cfg__dropout=0.5)).model
     text = module.text_encoder
     for layer in (text.text_layers[0], text.fusion_layers[0]):
         assert layer.dropout.p == 0

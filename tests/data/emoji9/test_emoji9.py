@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -71,43 +72,6 @@ def test_captions_start_with_the_name_and_never_repeat_it_as_keyword(glyphs: lis
         assert len(set(captions)) == len(captions)
 
 
-def test_same_settings_make_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
-    small = {"views": 2, "size": 16, "limit": 12}
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        write_pairs(tmp_path / name, PairSettings(**small, seed=seed))
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "c").read_bytes()
-
-
-def test_more_views_leave_the_first_ones_as_they_are(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "few", PairSettings(views=2, size=16, limit=9))
-    write_pairs(tmp_path / "many", PairSettings(views=4, size=16, limit=9))
-    few = pq.read_table(tmp_path / "few").to_pylist()
-    many = pq.read_table(tmp_path / "many").to_pylist()
-    assert [row for row in many if row["split"] == "test" or row["view"] < 2] == few
-
-
-def test_test_views_have_the_plain_name_as_their_caption(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "pairs", PairSettings(views=1, test_views=2, size=16, limit=9))
-    names = {glyph.emoji: glyph.name for glyph in read_glyphs()}
-    rows = [row for row in pq.read_table(tmp_path / "pairs").to_pylist() if row["split"] == "test"]
-    assert len(rows) == 18
-    assert all(row["captions"] == [names[row["emoji"]]] for row in rows)
-
-
-def test_validation_views_are_plain_and_leave_the_others_as_they_are(tmp_path: Path) -> None:
-    write_pairs(tmp_path / "without", PairSettings(views=1, size=16, limit=9))
-    write_pairs(tmp_path / "with", PairSettings(views=1, val_views=1, size=16, limit=9))
-    rows = pq.read_table(tmp_path / "with").to_pylist()
-    held = [row for row in rows if row["split"] == "val"]
-    assert len(held) == 9
-    tests = {row["emoji"]: row for row in rows if row["split"] == "test"}
-    assert all(row["captions"] == tests[row["emoji"]]["captions"] for row in held)
-    assert all(row["image"] != tests[row["emoji"]]["image"] for row in held)
-    kept = [row for row in rows if row not in held]
-    assert kept == pq.read_table(tmp_path / "without").to_pylist()
-
-
 def test_only_the_groups_that_are_named_are_sampled() -> None:
     found = read_glyphs(groups=("Flags", "Activities"))
     assert {glyph.group for glyph in found} == {"Flags", "Activities"}
@@ -116,6 +80,22 @@ def test_only_the_groups_that_are_named_are_sampled() -> None:
         read_glyphs(groups=("Flag",))
 
 
-def test_settings_that_are_not_used_are_not_recorded() -> None:
+def sampled(path: Path, **how: int) -> list[dict[str, Any]]:
+    write_pairs(path, PairSettings(size=16, limit=9, **how))
+    return list(pq.read_table(path).to_pylist())
+
+
+def test_pairs_depend_on_their_seed_and_not_on_how_many_there_are(tmp_path: Path) -> None:
+    few = sampled(tmp_path / "few", views=2, test_views=2)
+    again, other = (sampled(tmp_path / f"{n}", views=2, test_views=2, seed=n) for n in (0, 1))
+    assert few == again != other
+    assert (tmp_path / "few").read_bytes() == (tmp_path / "0").read_bytes()
+    many = sampled(tmp_path / "many", views=4, test_views=2, val_views=1)
+    kept = [row for row in many if row["split"] == "test" or row["view"] < 2]
+    assert [row for row in kept if row["split"] != "val"] == few
+    names = {glyph.emoji: glyph.name for glyph in read_glyphs()}
+    held = {name: [row for row in many if row["split"] == name] for name in ("val", "test")}
+    assert (len(held["val"]), len(held["test"])) == (9, 18)
+    assert all(row["captions"] == [names[row["emoji"]]] for rows in held.values() for row in rows)
+    assert not {row["image"] for row in held["val"]} & {row["image"] for row in held["test"]}
     assert {"val_views", "groups"}.isdisjoint(PairSettings().recorded())
-    assert PairSettings(val_views=1, groups=("Flags",)).recorded()["groups"] == ["Flags"]

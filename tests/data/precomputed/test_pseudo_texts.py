@@ -19,7 +19,7 @@ from vlcpctl.data.precomputed.pseudo_texts import (
     write_pseudo_texts,
 )
 from vlcpctl.inspection.check import check
-from vlcpctl.inspection.lineage import describe, lines
+from vlcpctl.inspection.lineage import describe
 
 IDENTITY = {"checkpoint": "c" * 32, "buffer": "b" * 32, "count": 5, "seed": 0}
 
@@ -70,17 +70,9 @@ def test_texts_that_were_changed_are_found_and_not_used(tmp_path: Path) -> None:
         open_pseudo_texts(path).verify()
 
 
-def test_anything_else_is_refused(tmp_path: Path) -> None:
+def test_its_parents_are_told_and_anything_else_is_refused(tmp_path: Path) -> None:
+    parents = describe(make(tmp_path / "texts"))["parents"]
+    assert [one["role"] for one in parents] == ["checkpoint", "buffer"]
     (tmp_path / "old.parquet").write_text("PAR1")
     with pytest.raises(BadInput, match="invert-texts"):
         open_pseudo_texts(tmp_path / "old.parquet")
-
-
-def test_its_parents_are_told(tmp_path: Path) -> None:
-    text = list(lines(describe(make(tmp_path / "texts"))))
-    assert text[0] == f"pseudo-texts {tmp_path}/texts"
-    assert "texts 5" in text[1]
-    assert [line.split()[0] for line in text if "not found nearby" in line] == [
-        "checkpoint:",
-        "buffer:",
-    ]

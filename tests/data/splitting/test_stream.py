@@ -123,11 +123,6 @@ def test_a_part_that_stays_empty_is_named_with_the_way_out(
     assert "images in" not in capsys.readouterr().err
 
 
-def test_a_golden_set_needs_no_rule(tmp_path: Path, split: Split) -> None:
-    (task,) = split(write_parquet(tmp_path / "p.parquet", rows(8)), holdout="test=1")
-    assert (task.name, task.counts) == ("p", {"test": 8})
-
-
 def test_small_weeks_hold_out_a_share_and_say_so(
     tmp_path: Path, split: Split, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,13 +145,6 @@ def test_directories_sort_with_any_number_of_tasks(tmp_path: Path, split: Split)
     assert slugs[7] == "007-week-7"
 
 
-def test_split_column_decides_every_row(tmp_path: Path, split: Split) -> None:
-    (task,) = split(
-        write_parquet(tmp_path / "p.parquet", rows(40)), by="source", split_column="split"
-    )
-    assert task.counts == {"train": 20, "val": 10, "test": 10}
-
-
 def test_a_pair_may_be_query_and_gallery_at_once(tmp_path: Path, split: Split) -> None:
     pairs = [{**row, "split": side} for row in rows(5) for side in ("query", "gallery", "query")]
     path = write_parquet(tmp_path / "p.parquet", pairs)
@@ -164,9 +152,10 @@ def test_a_pair_may_be_query_and_gallery_at_once(tmp_path: Path, split: Split) -
     assert task.counts == {"query": 5, "gallery": 5}
 
 
-def test_several_captions_stay_together(tmp_path: Path, split: Split) -> None:
-    pairs = [{"image": make_image(1), "captions": ["one", "", "two\nlines"]}]
-    (task,) = split(write_parquet(tmp_path / "p.parquet", pairs), by="source", holdout="none")
+def test_a_pair_of_named_columns_is_kept_as_it_is(tmp_path: Path, split: Split) -> None:
+    pairs = [{"picture": make_image(1), "words": ["one", "", "two\nlines"]}]
+    named = {"image_column": "picture", "caption_column": "words", "holdout": "none"}
+    (task,) = split(write_parquet(tmp_path / "p.parquet", pairs), **named)
     assert task.split("train").captions(0) == ["one", "two\nlines"]
     assert task.split("train").image(0) == make_image(1)
     assert task.manifest.splits["train"].captions == 2

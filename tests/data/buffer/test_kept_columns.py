@@ -72,23 +72,6 @@ def test_a_buffer_has_the_columns_of_all_its_tasks(tmp_path: Path) -> None:
     assert kept(later) == found | {f"id-{n}": {"customer": [], "date": []} for n in range(12, 16)}
 
 
-def test_pairs_that_stay_keep_their_values_when_others_are_evicted(tmp_path: Path) -> None:
-    first = week(tmp_path / "w1", customers(20, "ada"), "customer,id")
-    second = week(tmp_path / "w2", customers(60, "bob", 20), "customer")
-    size = BufferSize(count=20, text="20")
-    one = BufferRequest(task=first, previous=None, policy="ring", size=size, seed=0)
-    buffer = update(tmp_path / "b1", one)
-    two = BufferRequest(task=second, previous=buffer, policy="ring", size=size, seed=0)
-    found = kept(update(tmp_path / "b2", two))
-    assert len(found) == 20
-    for key, values in found.items():
-        is_first = int(key.removeprefix("id-")) < 20
-        expected = (
-            {"customer": ["ada"], "id": [key]} if is_first else {"customer": ["bob"], "id": []}
-        )
-        assert values == expected
-
-
 def test_a_pair_that_comes_again_has_the_values_of_both_weeks(tmp_path: Path) -> None:
     first = week(tmp_path / "w1", customers(4, "bob"), "customer")
     second = week(tmp_path / "w2", customers(6, "ada"), "customer,date")

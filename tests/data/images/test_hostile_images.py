@@ -145,19 +145,6 @@ def test_other_formats_are_refused() -> None:
         assert ours(encoded(kind))[1] == "not a JPEG, PNG or WebP"
 
 
-def test_damage_that_the_header_shows_is_found() -> None:
-    data = WHOLE["png P"]
-    place = data.index(b"PLTE") + 9
-    for broken in (
-        data[:30] + b"x" + data[31:],  # in the checksum of the header chunk
-        data[:place] + b"x" + data[place + 1 :],
-        WHOLE["webp exif"].replace(b"EXIF", b"EXIFxx"),
-        WHOLE["jpeg RGB"].replace(b"\xff\xdb\x00\x43", b"\xff\xdb\x00\x40", 1),
-        encoded("JPEG").replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"),
-    ):
-        assert ours(broken)[0] is pillows(broken) is None
-
-
 def test_junk_between_the_segments_of_a_jpeg_is_skipped_as_decoders_do() -> None:
     data = WHOLE["jpeg RGB"]
     place = data.index(b"\xff\xdb")
@@ -214,6 +201,10 @@ def without_scan(data: bytes) -> bytes:
 
 
 CUT = {
+    "png checksum": WHOLE["png P"][:30] + b"x" + WHOLE["png P"][31:],
+    "webp metadata": WHOLE["webp exif"].replace(b"EXIF", b"EXIFxx"),
+    "jpeg tables": WHOLE["jpeg RGB"].replace(b"\xff\xdb\x00\x43", b"\xff\xdb\x00\x40", 1),
+    "jpeg depth": WHOLE["jpeg RGB"].replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc0\x00\x11\x0c"),
     "png pixels": WHOLE["png RGB"][:200] + WHOLE["png RGB"][-12:],
     "png transparency": chunked(chunk(b"tRNS", b"\0")),
     "png palette": WHOLE["png P"][:33]

@@ -31,33 +31,6 @@ def _same(groups: Sequence[np.ndarray]) -> list[int]:
     return [numbers.index(number) for number in numbers]
 
 
-def test_pairs_share_a_group_by_image_by_any_caption_and_through_others(tmp_path: Path) -> None:
-    split = _split(
-        tmp_path / "task",
-        [
-            (0, ["a cat", "one"]),
-            (1, ["a dog"]),
-            (0, ["another"]),  # the image of 0
-            (2, ["two", "a dog"]),  # a caption of 1, not its first one
-            (3, ["two", "another"]),  # unites both groups
-            (4, ["A cat"]),  # a text is compared exactly
-            (5, ["alone"]),
-        ],
-    )
-    assert _same(pair_groups([split])) == [0, 0, 0, 0, 0, 5, 6]
-
-
-def test_groups_reach_across_tasks_and_buffer(tmp_path: Path) -> None:
-    splits = [
-        _split(tmp_path / "task", [(0, ["a"]), (1, ["b"])]),
-        _split(tmp_path / "two", [(2, ["c"])]),
-        _split(tmp_path / "buffer", [(3, ["b", "c"]), (0, ["z"])]),
-    ]
-    groups = pair_groups(splits)
-    assert [len(one) for one in groups] == [2, 1, 2]
-    assert _same(groups) == [0, 1, 1, 1, 0]
-
-
 def test_a_group_of_the_same_images_has_the_same_number_anywhere(tmp_path: Path) -> None:
     one = _split(tmp_path / "one", [(0, ["a"]), (1, ["a"]), (2, ["b"])])
     other = _split(tmp_path / "other", [(5, ["x"]), (2, ["q"]), (1, ["y"]), (0, ["y"])])

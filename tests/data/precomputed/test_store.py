@@ -18,7 +18,7 @@ from support.hostile import refusal
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.precomputed import store as module
-from vlcpctl.data.precomputed.store import Store, VectorFile, digest_of, write_vectors
+from vlcpctl.data.precomputed.store import Store, VectorFile, digest_of
 
 KEYS = [f"{sample:032x}" for sample in range(20)]
 COUNTS = [1, 4] * 10
@@ -156,12 +156,6 @@ def test_a_file_that_is_cut_short_while_it_is_open_is_an_error(tmp_path: Path) -
     assert np.array_equal(opened[np.array([0])], VALUES[:1])
     with pytest.raises(BadInput, match=r"t\.npy was cut short while it was being read"):
         opened.all()
-
-
-def test_vectors_without_rows_are_a_matrix(tmp_path: Path) -> None:
-    write_vectors(tmp_path / "v.npy", [], (0, WIDTH), np.float32)
-    assert VectorFile(tmp_path / "v.npy", np.float32).all().shape == (0, WIDTH)
-    assert VectorFile(tmp_path / "v.npy", np.float32).mapped().shape == (0, WIDTH)
 
 
 def test_the_files_must_fit(tmp_path: Path) -> None:

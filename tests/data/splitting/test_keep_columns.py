@@ -11,7 +11,7 @@ from support.pair_files import rows, write_parquet
 
 from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped
 from vlcpctl.data.splitting.request import SplitOptions
-from vlcpctl.data.splitting.stream import describe_plan, make_stream
+from vlcpctl.data.splitting.stream import make_stream
 from vlcpctl.data.tasks.index import SCHEMA
 from vlcpctl.data.tasks.task import Task, open_stream
 from vlcpctl.inspection.check import check
@@ -76,24 +76,16 @@ def test_kept_columns_change_no_content_id_and_no_tar(tmp_path: Path) -> None:
     assert made["plain"]["content"] == made["kept"]["content"]
     assert made["kept"]["kept_columns"] == ["date", "id"]
     assert "kept_columns" not in made["plain"]
+    given = {"sources": [str(path)], "by": "column:group", "max_skip": "5"}
+    make_stream(SplitOptions(**given, keep_columns=" date,id "), tmp_path / "kept")  # is finished
+    with pytest.raises(OutputExists, match="keep_columns"):
+        make_stream(SplitOptions(**given, keep_columns="id"), tmp_path / "kept")
     for tar in (tmp_path / "plain").rglob("*.tar"):
         same = tmp_path / "kept" / tar.relative_to(tmp_path / "plain")
         assert tar.read_bytes() == same.read_bytes()
     plain = open_stream(tmp_path / "plain")[0]
     assert plain.kept_columns == ()
     assert plain.split("train").table.schema.names == SCHEMA.names
-
-
-def test_other_columns_are_another_stream(tmp_path: Path) -> None:
-    path = write_parquet(tmp_path / "p.parquet", rows(20))
-    given = {"sources": [str(path)], "by": "column:group"}
-    make_stream(SplitOptions(**given, keep_columns="id"), tmp_path / "out")
-    make_stream(SplitOptions(**given, keep_columns=" id "), tmp_path / "out")  # is finished
-    for keep in (None, "id,date"):
-        with pytest.raises(OutputExists, match="keep_columns"):
-            make_stream(SplitOptions(**given, keep_columns=keep), tmp_path / "out")
-    plan = describe_plan(SplitOptions(**given, keep_columns="id,date"), tmp_path / "new")
-    assert plan["kept_columns"] == ["id", "date"]
 
 
 def test_images_without_a_value_are_counted(

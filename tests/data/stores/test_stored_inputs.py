@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 from support.class_folders import write_class_folder
-from support.commands import buffer, train_step
+from support.commands import buffer
 from support.marks import mostly_slow
 from support.object_store import put_in_memory
 from support.program import TINY, check_refused, run_program
 
-from vlcpctl.models.configuration import PACKAGED
 from vlcpctl.testing.tiny_stream import make_image
 
 _TINY = ("--previous", "plain", *TINY[2:])
@@ -37,24 +36,11 @@ def place(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(8):
         (root / "pictures" / f"{number}.png").write_bytes(make_image(number))
     (root / "list.json").write_text(json.dumps(listed))
-    _make_batch_norms(root)
     first, how = root / "stream/00-part-0", {"checkpoint": root / "plain", "store_features": True}
     buffer(first, root / "features", size="5", quiet=True, **how)  # type: ignore[arg-type]
     for name in ("stream", "buffer", "features", "plain", "sets", "pictures", "list.json"):
         put_in_memory(root / name, name)
     return root
-
-
-def _make_batch_norms(root: Path) -> None:
-    """Checkpoints `first` and `second` of a model with batch norms."""
-    config = json.loads((PACKAGED / "micro.json").read_text())
-    config["vision_cfg"] = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "head_width": 8}
-    config["text_cfg"]["hf_tokenizer_name"] = str(PACKAGED / "tiny-tokenizer")
-    (root / "resnet.json").write_text(json.dumps(config))
-    for seed, name in enumerate(("first", "second")):
-        given = {"model": str(root / "resnet.json"), "seed": seed, "batch_size": 4, "steps": 1}
-        task, how = [root / "stream/00-part-0"], {"preset": "tiny", "quiet": True}
-        train_step(task, root / name, "seqf", **given, **how)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +73,6 @@ LINES = [
     ("train-step", TASK, "--method", "zscl", *_TINY, *REFERENCE),
     ("distill", TASK, "--teacher", "plain", "--buffer", "@buffer"),
     ("buffer", "@stream/00-part-0", "--policy", "ring", "--size", "5"),
-    ("merge", "first", "second", "--batch-norm-from", "@stream/01-part-1"),
     ("invert-texts", "--checkpoint", "plain", "--buffer", "@buffer", "--count", "4"),
     ("export", "@stream/00-part-0", "--to", "hf"),
     ("eval-retrieval", "@stream/00-part-0", "--checkpoint", "plain"),

@@ -7,11 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
-import hypothesis
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from hypothesis import strategies as st
 from support.edits import (
     INDEX_EDITS,
     MANIFEST_EDITS,
@@ -24,7 +21,7 @@ from support.edits import (
 
 from vlcpctl.core.errors import BadInput
 from vlcpctl.data.tasks.index import ContentId
-from vlcpctl.data.tasks.task import Split, open_stream, open_task
+from vlcpctl.data.tasks.task import open_stream, open_task
 from vlcpctl.files import inputs
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task
@@ -112,15 +109,6 @@ def test_a_row_that_cannot_be_is_named(tmp_path: Path, edit: Edit, said: str) ->
     assert any(str(task) in one for one in check(task, deep=True))
 
 
-@pytest.mark.parametrize("name", ["key", "label"])
-def test_text_that_is_not_utf8_is_refused(tmp_path: Path, name: str) -> None:
-    task = make_task(tmp_path / "task", 5)
-    table = pq.read_table(task / "train.parquet")
-    place, raw = table.schema.get_field_index(name), pa.array([b"\xff\xfe"] * 5).view(pa.string())
-    pq.write_table(table.set_column(place, table.schema.field(place), raw), task / "train.parquet")
-    assert "train.parquet" in first_problem(record_again(task))
-
-
 @pytest.mark.parametrize("name", ["train.parquet", SHARD])
 @pytest.mark.parametrize("kind", ["missing", "directory", "pipe", "dangling link", "cut short"])
 def test_a_file_that_is_none_is_named_and_never_waited_for(
@@ -192,53 +180,6 @@ def test_the_content_id_is_of_keys_and_labels_in_order() -> None:
     found.add(*[pa.chunked_array([], pa.string())] * 2)
     found.add(*chunks)
     assert found.hexdigest() == plain.hexdigest()
-
-
-def _values(split: Split) -> list[object]:
-    pairs = [(split.captions(row), split.image(row)) for row in range(len(split))]
-    return [split.keys, split.column("label"), pairs]
-
-
-def _read(task: Path) -> list[object] | None:
-    """What an index says, or None if it is refused in one line that names the task."""
-    try:
-        split = open_task(task).split("train")
-        _ = split.table
-        return _values(split)
-    except BadInput as error:
-        said = str(error)
-    assert str(task) in said
-    assert len(said.splitlines()) == 1
-    return None
-
-
-@pytest.fixture(scope="module")
-def new_task(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_task(tmp_path_factory.mktemp("new") / "task", 5)
-
-
-@pytest.mark.parametrize("is_recorded", [False, True])
-@hypothesis.settings(max_examples=25)
-@hypothesis.given(data=st.data())
-def test_damaged_bytes_of_an_index_never_read_as_other_data(
-    new_task: Path, data: st.DataObject, *, is_recorded: bool
-) -> None:
-    """It reads as before or is refused by name; if it is recorded again, without a traceback."""
-    path = new_task / "train.parquet"
-    whole, wanted = path.read_bytes(), _values(open_task(new_task).split("train"))
-    damaged = bytearray(whole)
-    for _ in range(data.draw(st.integers(1, 4))):
-        damaged[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
-    end = data.draw(st.integers(0, len(whole)) | st.just(len(whole)))
-    path.write_bytes(damaged[:end])
-    try:
-        if is_recorded:
-            record_again(new_task)
-        found = _read(new_task)
-    finally:
-        path.write_bytes(whole)
-        record_again(new_task)
-    assert is_recorded or found in (None, wanted)
 
 
 @pytest.mark.skipif(not OPEN.is_dir(), reason="needs /proc")

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from support.processes import exit_code_of, start_child
 
-from vlcpctl.core.errors import Incompatible, OutputExists
+from vlcpctl.core.errors import OutputExists
 from vlcpctl.files.outputs import Output
 from vlcpctl.files.parts import (
     SHARDS,
@@ -125,14 +125,6 @@ def test_parts_that_do_not_depend_on_it_may_change_the_number_of_shards(out: Pat
     for count in (1, 3):
         with Parts(out, count).claimed({}, {SHARDS: None}):
             pass
-
-
-def test_parts_without_their_settings_are_refused(out: Path) -> None:
-    with Parts(out).claimed(*SETTINGS):
-        Parts(out).keep("a", "", partial(written, "one"))
-    (Output(out).partial / "identity.json").unlink()
-    with pytest.raises(Incompatible, match="--force"):
-        Parts(out).claimed(*SETTINGS).__enter__()
 
 
 def test_killed_at_any_rename_it_resumes(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

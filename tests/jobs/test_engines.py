@@ -37,6 +37,7 @@ FAKES = {
 
 
 Rules = dict[str, dict[str, str]]
+Cluster = Callable[..., tuple[int, str, list[str]]]
 
 
 def rules_of(text: str) -> Rules:
@@ -164,7 +165,7 @@ def test_only_training_runs_on_several_machines() -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Callable[..., tuple[int, str, list[str]]]:
+def cluster(tmp_path: Path) -> Cluster:
     """Run a script among stand-ins for Slurm's commands: exit code, output, and their calls."""
     for name, body in FAKES.items():
         path = tmp_path / "bin" / name
@@ -196,7 +197,7 @@ def cluster(tmp_path: Path) -> Callable[..., tuple[int, str, list[str]]]:
 
 
 def test_each_line_is_a_job_after_those_that_it_needs(
-    cluster: Callable[..., tuple[int, str, list[str]]],
+    cluster: Cluster,
 ) -> None:
     code, shown, calls = cluster(BATCH, "--partition=main")
     assert code == 0, shown
@@ -211,9 +212,7 @@ def test_each_line_is_a_job_after_those_that_it_needs(
     assert r"--line train-step --wait=inf stream/00-part-0 -o runs/a\ b/00 " in calls[0]
 
 
-def test_a_job_that_is_not_taken_ends_the_script(
-    cluster: Callable[..., tuple[int, str, list[str]]], tmp_path: Path
-) -> None:
+def test_a_job_that_is_not_taken_ends_the_script(cluster: Cluster, tmp_path: Path) -> None:
     cluster(BATCH)
     (tmp_path / "bin/sbatch").write_text(
         "#!/usr/bin/env bash\necho no such partition >&2\nexit 3\n"
@@ -232,7 +231,7 @@ def test_a_job_that_is_not_taken_ends_the_script(
     ],
 )
 def test_a_job_starts_a_process_per_gpu(
-    cluster: Callable[..., tuple[int, str, list[str]]], asks: str, slurm: str, together: str
+    cluster: Cluster, asks: str, slurm: str, together: str
 ) -> None:
     text = f"train-step {A} -o a  #: {asks}"
     _, _, (call,) = cluster(text)
@@ -259,7 +258,7 @@ def test_a_job_starts_a_process_per_gpu(
     ],
 )
 def test_a_job_that_saved_returns_to_the_queue(
-    cluster: Callable[..., tuple[int, str, list[str]]],
+    cluster: Cluster,
     code: int,
     name: str,
     before: int,

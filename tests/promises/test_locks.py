@@ -133,25 +133,19 @@ def test_a_killed_writers_child_does_not_keep_the_lock(tmp_path: Path, spawned: 
         os.kill(child, signal.SIGKILL)
 
 
-def test_a_lock_excludes_also_while_its_file_comes_and_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_of_a_file_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
     """The last holder removes the file that others are waiting to lock."""
-    out, count = tmp_path / "out", tmp_path / "count"
-    count.write_text("0")
+    opened: list[int] = []
 
-    def act(_rank: int) -> None:
-        for _ in range(20):
-            with Output(out).locked(wait_s=100):
-                before = int(count.read_text())
-                time.sleep(0.001)
-                count.write_text(str(before + 1))
+    def open_file() -> int:
+        opened.append(os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT))
+        if len(opened) == 1:
+            (tmp_path / "lock").unlink()
+        return opened[-1]
 
-    monkeypatch.setattr(locks, "_POLL_S", 0.002)
-    pids = [start_child(act, rank) for rank in range(4)]
-    assert [exit_code_of(pid) for pid in pids] == [0] * 4
-    assert count.read_text() == "80"
-    assert [path.name for path in tmp_path.iterdir()] == ["count"]
+    lock = locks.acquire(tmp_path / "lock", open_file, output=tmp_path / "out")
+    assert len(opened) == 2
+    lock.release()
 
 
 def test_a_part_that_ends_leaves_the_lock_to_the_others(tmp_path: Path) -> None:

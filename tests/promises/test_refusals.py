@@ -87,6 +87,7 @@ MISTAKES = (
     (f"{FIRST} seqf --lr 1e30 --schedule constant", 8, "--lr"),
     (f"{FIRST} seqf".replace("-o out", "-o plain"), 4, "--force"),
     (f"{FIRST} seqf".replace("-o out", "-o file"), 4, "--out"),
+    (f"{FIRST} seqf".replace("-o out", "-o \udcff"), 2, r"\xff"),  # no manifest can store it
     (f"{PLAIN} --method seqf --model ViT-B-32 --pretrained openai", 5, "--pretrained FILE"),
     (f"{PLAIN} --method seqf --model ViT-B32", 2, "'ViT-B-32'"),
     (f"{PLAIN} --method seqf --model hf-hub:some/model", 2, "import-checkpoint"),

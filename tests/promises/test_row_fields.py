@@ -195,12 +195,6 @@ def test_a_run_that_continues_a_trained_model_starts_from_it(place: Path, tmp_pa
     assert [row["task_step"] for row in taught] == [None, None, None, 0]
 
 
-def test_a_start_alone_is_outside_of_every_stream(place: Path, tmp_path: Path) -> None:
-    for name in sorted({*EVALUATORS} - {"spatial-report"}):  # which compares two
-        rows = evaluated(name, place, tmp_path / name, [place / "start"])
-        assert [row["task_step"] for row in rows] == [None] * 4
-
-
 def test_an_average_has_the_settings_of_both_and_their_start(place: Path, tmp_path: Path) -> None:
     first, last = chain(place)
     for one, other, start in ((place / "start", last, "start"), (first, last, "start")):

@@ -15,7 +15,6 @@ import pytest
 import safetensors.torch
 from support.marks import mostly_slow
 from support.processes import exit_code_of, run_line, start_child
-from support.program import check_refused, run_program
 from support.writers import lines
 
 from vlcpctl.training.state import ResumeDirectory
@@ -170,15 +169,3 @@ def test_a_reader_that_left_or_a_full_disk(tmp_path: Path, words: list[str]) -> 
         assert ended.returncode == 1
         (line,) = ended.stderr.splitlines()
         assert line.endswith(": No space left on device")
-
-
-def test_a_name_that_no_manifest_can_store_is_refused_before_the_work(
-    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    words, name = lines(place)["train-step"], os.fsdecode(b"\xff\xfe")
-    check_refused(run_program(capfd, *words, tmp_path / name), "train-step", 2, r"\xff\xfe")
-    ended = run_program(capfd, *words, tmp_path / "out", "--run", name)
-    check_refused(ended, "train-step", 2, r"\xff\xfe")
-    long = run_program(capfd, *words, tmp_path / ("x" * 250))
-    check_refused(long, "train-step", 1, "File name too long")
-    assert list(tmp_path.iterdir()) == []

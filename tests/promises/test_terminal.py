@@ -141,14 +141,6 @@ def test_names_in_rows_are_shown_with_escapes(
     check_safe(run_program(capfd, "forgetting-report", path), 3)
 
 
-@pytest.mark.parametrize("words", [[EVIL], ["check"], ["methods", EVIL], ["inspect"]])
-def test_names_in_refusals_are_shown_with_escapes(
-    words: Words, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    result = run_program(capfd, *words, *([] if EVIL in words else [tmp_path / EVIL]))
-    check_safe(result, 2, 3)
-
-
 def test_a_line_of_json_on_stdout_is_the_same_json(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -264,7 +264,7 @@ INCCLIP_FILLED = """
 SHORT = {
     P9D: (
         f"--orders 'default reversed' --methods 'joint mof' {FEW} '--take 40'",
-        "ctp-1=22 ctp-6=20 ctp-fig4=20",
+        "ctp-1=20 ctp-6=20 ctp-fig4=20",
     ),
     ABLATIONS: (
         f"--methods 'ctp-cross ctp-no-queue ctp-m0.7' {FEW} '--take 40'",

@@ -3,8 +3,8 @@
 DIR/tree of the cache has a sparse file for every object that was listed, so that paths, sizes and
 directories are found as those of local files are; its time of change stands for the object's
 version (ETag). DIR/data has the bytes, by URL, version and size: NAME is a whole object, NAME.xxh3
-its digest, and NAME.images has the images of a task's tar that were read, at their offsets; a
-reader knows them by the sha256 in the index.
+its digest, NAME.lock is locked by who fetches it, and NAME.images has the images of a task's tar
+that were read, at their offsets; a reader knows them by the sha256 in the index.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def is_cache(directory: Path) -> bool:
 def empty_cache(directory: Path) -> None:
     """Remove what a cache has of the bytes in stores; who reads it fetches them again."""
     for path in (directory / "data").iterdir():
-        if path.suffix == ".images":
+        if path.suffix in {".images", ".lock"}:
             os.truncate(path, 0)  # not removed: who has it open would miss what is fetched again
         else:
             path.unlink(missing_ok=True)
@@ -187,12 +187,12 @@ def whole(path: Path) -> Path:
     """
     if not is_stored(path):
         return path
-    with path.open("r+b") as listed:
-        data = _data_of(path)
-        with _writing(_root()):
-            fcntl.flock(listed, fcntl.LOCK_EX)  # another process may be fetching it
-            if not (data in _checked and data.exists()) and not _is_undamaged(data):
-                _fetch(path, data)
+    data = _data_of(path)
+    # Not the listed file, which another process that lists it may replace.
+    with _writing(_root()), data.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process may be fetching it
+        if not (data in _checked and data.exists()) and not _is_undamaged(data):
+            _fetch(path, data)
     _checked.add(data)
     return data
 

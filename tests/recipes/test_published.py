@@ -261,6 +261,10 @@ INCCLIP_FILLED = """
     incclip-1=18 incclip-2=24 incclip-3=5 incclip-4=4 incclip-5=4 incclip-6=12 incclip-7=1
     incclip-fig3=4
 """
+COCO_FILLED = """
+    modx-1=30 modx-2=12 modx-3=8 modx-4=10 modx-5=30 modx-6=48 modx-7=60 modx-fig1=28
+    modx-fig2=30 modx-fig6=76 modx-fig8a=30 modx-fig8b=30 modx-fig9=13 modx-fig10=30
+"""
 SHORT = {
     P9D: (
         f"--orders 'default reversed' --methods 'joint mof' {FEW} '--take 40'",
@@ -280,7 +284,7 @@ SHORT = {
     ),
     COCO_FLICKR: (
         "--methods 'joint seqf ewc modx modx-3000' --train '--steps 1'",
-        "modx-1=30 modx-2=12 modx-3=8 modx-4=10 modx-5=30 modx-6=48 modx-7=60",
+        COCO_FILLED,
     ),
     CC12M: ("--train '--steps 1'", "modx-9=36 modx-10=21 modx-fig12=84"),
     ECOMMERCE: ("--train '--steps 1'", "modx-4=10 modx-8=60 modx-fig7=120 modx-fig11=60"),

@@ -355,28 +355,20 @@ def test_the_document_is_valid_for_any_name(name: str) -> None:
         assert char not in "\ufffe\uffff"
 
 
-def test_a_file_of_ours_is_replaced_and_no_copy_stays(tmp_path: Path) -> None:
-    out = tmp_path / "new" / "gates.xml"
+def test_a_file_of_ours_is_replaced_and_a_foreign_one_or_a_report_is_not(tmp_path: Path) -> None:
+    out, report = tmp_path / "new" / "gates.xml", tmp_path / "report"
     write_junit([FAILS], out)
     assert is_junit(out)
     write_junit([PASSES], out)
     assert ET.fromstring(out.read_text()).attrib["failures"] == "0"
-    assert [path.name for path in out.parent.iterdir()] == ["gates.xml"]
-
-
-@pytest.mark.parametrize("text", ["mine", '<testsuites name="pytest"></testsuites>'])
-def test_a_foreign_file_is_refused(tmp_path: Path, text: str) -> None:
-    out = tmp_path / "gates.xml"
-    out.write_text(text)
-    for act in (lambda: check_junit_path(out, None), lambda: write_junit([FAILS], out)):
-        with pytest.raises(OutputExists, match="already exists"):
-            act()
-    assert out.read_text() == text
-
-
-def test_a_file_inside_the_report_is_refused(tmp_path: Path) -> None:
-    report = tmp_path / "report"
-    for out in (report, report / "gates.xml", report / "a" / ".." / "b.xml"):
+    assert [path.name for path in out.parent.iterdir()] == ["gates.xml"], "no copy stays"
+    for text in ("mine", '<testsuites name="pytest"></testsuites>'):
+        out.write_text(text)
+        for act in (lambda: check_junit_path(out, None), lambda: write_junit([FAILS], out)):
+            with pytest.raises(OutputExists, match="already exists"):
+                act()
+        assert out.read_text() == text
+    for inside in (report, report / "gates.xml", report / "a" / ".." / "b.xml"):
         with pytest.raises(UsageError, match="is inside --out"):
-            check_junit_path(out, report)
+            check_junit_path(inside, report)
     check_junit_path(tmp_path / "report.xml", report)

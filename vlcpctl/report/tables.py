@@ -270,46 +270,37 @@ def matrix_table(run: Run, key: str, most: int = MOST_SHOWN) -> Table:
     """
     tasks = shown_tasks(run, most)
     steps = [run.steps - 1] if run.final_only else shown_steps(run, most)
-    trained = len(steps)
-    steps = [START, *steps] if run.has_start else steps
-    columns = [Column("after task", is_number=False)]
-    rows = [[TableCell(step_label(run, step))] for step in steps]
-    forgotten = [TableCell("forgotten", is_faint=True)]
-    if "own" in run.galleries:
-        columns += [Column(str(task)) for task in tasks]
-        means = own_means(run, key)
-        for step, row in zip(steps, rows, strict=True):
-            row += [
-                _own_cell(step, task, mean)
-                for task, mean in zip(tasks, means[step + 1, tasks].tolist(), strict=True)
-            ]
-        at = np.array(tasks, dtype=np.int64)
-        lost = means[np.minimum(at, run.steps - 1) + 1, at] - means[run.steps, at]
-        forgotten += [
-            TableCell(UNDEFINED if math.isnan(value) else fixed(value, 1), is_faint=True)
-            if task < run.steps - 1
-            else TableCell("")
-            for task, value in zip(tasks, lost.tolist(), strict=True)
-        ]
-    if "merged" in run.galleries:
-        columns.append(Column("merged"))
-        for step, row in zip(steps, rows, strict=True):
+    is_cut = not run.final_only and (len(steps) < run.steps or len(tasks) < len(run.tasks))
+    note = f"shows {len(steps)} of {run.steps} steps and {len(tasks)} of {len(run.tasks)} tasks"
+    own, has_merged = tasks if "own" in run.galleries else [], "merged" in run.galleries
+    means = own_means(run, key)
+
+    def row(step: int) -> tuple[TableCell, ...]:
+        scores = zip(own, means[step + 1, own].tolist(), strict=True)
+        cells = [TableCell(step_label(run, step)), *(_own_cell(step, *one) for one in scores)]
+        if has_merged:
             found = None if step == START else run.on_merged(key, step)
-            absent = "" if step == START else UNDEFINED
-            row.append(
-                TableCell(absent)
-                if found is None
-                else TableCell(fixed(found.mean, 1), value=found.mean)
-            )
-        forgotten.append(TableCell(""))
-    groups = [RowGroup("", tuple(map(tuple, rows)))]
-    if trained > 1 and "own" in run.galleries:
-        groups.append(RowGroup("", (tuple(forgotten),)))
+            absent = TableCell("" if step == START else UNDEFINED)
+            cells.append(TableCell(fixed(found.mean, 1), value=found.mean) if found else absent)
+        return tuple(cells)
+
+    groups = [RowGroup("", tuple(map(row, [*([START] if run.has_start else []), *steps])))]
+    if len(steps) > 1 and own:
+        learned = means[np.minimum(own, run.steps - 1) + 1, own]
+        lost = zip(own, (learned - means[run.steps, own]).tolist(), strict=True)
+        forgotten = (
+            "" if task >= run.steps - 1 else UNDEFINED if math.isnan(value) else fixed(value, 1)
+            for task, value in lost
+        )
+        every = ("forgotten", *forgotten, *([""] if has_merged else []))
+        groups.append(
+            RowGroup("", (tuple(TableCell(text, is_faint=bool(text)) for text in every),))
+        )
+    names = (*map(str, own), *(["merged"] if has_merged else []))
+    columns = (Column("after task", is_number=False), *map(Column, names))
     seeds = f", mean of {len(run.seeds)} seeds" if len(run.seeds) > 1 else ""
     title = f"{run.name}: {key} of each task (columns) after each task (rows){seeds}"
-    is_cut = not run.final_only and (trained < run.steps or len(tasks) < len(run.tasks))
-    note = f"shows {trained} of {run.steps} steps and {len(tasks)} of {len(run.tasks)} tasks"
-    return Table(title, tuple(columns), tuple(groups), (note,) if is_cut else ())
+    return Table(title, columns, tuple(groups), (note,) if is_cut else ())
 
 
 def _own_cell(step: int, task: int, mean: float) -> TableCell:

@@ -268,16 +268,6 @@ def test_a_drop_is_judged_on_every_guard() -> None:
         enforce(verdicts)
 
 
-@pytest.mark.parametrize("name", ["a,b", "a@b", "a:b:gt:1", "a=b", "[x]", "*", "\x1b[31m", "\n"])
-def test_names_of_data_and_runs_are_any_text(name: str) -> None:
-    pattern = "".join(f"[{char}]" if char in "[*," else char for char in name)
-    drops = _drop(name, run=name), _drop(f"x{name}", run=f"x{name}")
-    (verdict,) = _judged_drops(f"drop@data={pattern},run={pattern}:gt:1", *drops)
-    assert (verdict.data, verdict.run, verdict.holds) == (name, name, True)
-    (verdict,) = _judged_drops("drop@data=COCO:gt:1", _drop("coco"))
-    assert verdict.undefined == "no data matches 'COCO' (known: coco)"
-
-
 def test_the_worst_drop_is_one_verdict_per_run_and_names_the_data() -> None:
     verdicts = _judged_drops(
         "worst_drop:gt:3",
@@ -316,22 +306,6 @@ def test_the_ends_of_the_interval_are_judged() -> None:
     low, high = _judged_drops(["drop_low:gt:3", "drop_high.rm:gt:3"], drop)
     assert (low.value, low.holds, high.value, high.holds) == (2.0, False, 18.0, True)
     assert (low.metric, high.metric) == ("drop_low.rm", "drop_high.rm")
-
-
-def test_a_key_with_data_is_the_score_of_the_last_checkpoint() -> None:
-    drops = (
-        _drop(before=None),
-        _drop("00-food", 60.0, 55.0, is_guard=False),
-        _drop("flickr", 50.0, None),
-    )
-    verdicts = _judged_drops("rm@data=*:lt:60", *drops)
-    assert [(one.data, one.metric, one.value, one.outcome) for one in verdicts[:2]] == [
-        ("coco", "rm", 70.0, "passes"),
-        ("00-food", "rm", 55.0, "fails"),
-    ]
-    assert verdicts[2].undefined == "it lacks rows of its last model"
-    with pytest.raises(GateFailed, match=r"weekly: rm on 00-food = 55.0000 < 60"):
-        enforce(verdicts)
 
 
 def _rows(*, start: str | None = "s0", steps: int = 3) -> list[dict[str, Any]]:

@@ -259,7 +259,7 @@ class ForgettingReport(Quiet, Json):
     )
     allow_mixed: Texts = several(
         "Fields in which rows that share a table, a column or a mean may differ: limit, "
-        "options, data, stream, counts, checkpoint, seed, config",
+        "options, data, counts, checkpoint, seed, config",
         "FIELD,...",
         INPUT,
         offers="joined_fields",

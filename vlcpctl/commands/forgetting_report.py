@@ -146,9 +146,9 @@ class ForgettingReport(Quiet, Json):
         "Run to report; repeat for more", "NAME", INPUT, otherwise="all", usual=True
     )
     baseline: MaybePathText = option(
-        "Model to compare the last models with: a run in the rows (its last checkpoint), the "
-        "directory of a checkpoint, or the first digits of its content id, at least 6",
-        "CKPT|ID|RUN",
+        "Model to compare the last models with: a run in the rows (its last checkpoint) or the "
+        "directory of a checkpoint",
+        "CKPT|RUN",
         INPUT,
         otherwise="the model that each run started from",
     )

@@ -7,7 +7,6 @@ by their content id.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from vlcpctl.checkpoints.manifest import CheckpointManifest
-from vlcpctl.core.errors import BadInput, UsageError, some_names, unknown_name
+from vlcpctl.core.errors import BadInput, UsageError, unknown_name
 from vlcpctl.files.rows import EarlierCheckpoint, Row, distinct, firsts
 from vlcpctl.report.scores import (
     BASE,
@@ -31,7 +30,6 @@ from vlcpctl.report.scores import (
 
 Chain = tuple[str, int]  # the run and seed
 _DIGITS = 6  # of a content id that tells data of one name apart
-_PREFIX = re.compile(r"[0-9a-f]{6,}")
 _MOST_SHOWN = 200  # characters of an unknown name
 _NOT_EVALUATED = "the model that it started from was not evaluated"
 _NO_START = "it did not start from an imported model; use --baseline"
@@ -77,10 +75,9 @@ class _Position(NamedTuple):
 
 
 def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
-    """The baseline named by a run in the rows, a checkpoint's directory or a prefix of its id.
+    """The baseline named by a run in the rows or by a checkpoint's directory.
 
-    Raises UsageError if the name is unknown or ambiguous, and BadInput if the rows have none of
-    the checkpoint.
+    Raises UsageError if the name is unknown, and BadInput if the rows have none of the checkpoint.
     """
     by_seed: dict[int, Row] = {}
     for row in rows:
@@ -91,10 +88,13 @@ def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
     if by_seed:
         return Baseline(text, {seed: by_seed[seed].checkpoint for seed in sorted(by_seed)})
     try:
-        content = CheckpointManifest.read(Path(text)).content if Path(text).exists() else ""
+        is_path = Path(text).exists()
     except (OSError, ValueError):  # too long for a path, or with a NUL
-        content = ""
-    content = content or _with_prefix(text, rows)
+        is_path = False
+    if not is_path:
+        unknown = unknown_name("run", text[:_MOST_SHOWN], {row.run for row in rows})
+        raise UsageError(f"--baseline: {unknown}; or give the directory of a checkpoint")
+    content = CheckpointManifest.read(Path(text)).content
     seeds = [row.seed for row in rows if row.checkpoint == content]
     if not seeds:
         raise BadInput(
@@ -102,21 +102,6 @@ def find_baseline(text: str, rows: Sequence[Row]) -> Baseline:
             "it on the same data"
         )
     return Baseline(text, {min(seeds): content})
-
-
-def _with_prefix(text: str, rows: Sequence[Row]) -> str:
-    known = {row.checkpoint for row in rows}
-    found = sorted(one for one in known if one.startswith(text)) if _PREFIX.fullmatch(text) else []
-    if len(found) > 1:
-        ids = some_names([one[: len(text) + 12] for one in found])
-        raise UsageError(f"--baseline: {text} is the start of {len(found)} ids: {ids}")
-    if not found:
-        unknown = unknown_name("run", text[:_MOST_SHOWN], {row.run for row in rows})
-        raise UsageError(
-            f"--baseline: {unknown}; or give the directory of a checkpoint, or at least 6 digits "
-            "of its content id"
-        )
-    return found[0]
 
 
 def joined(

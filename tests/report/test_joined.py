@@ -96,14 +96,6 @@ def test_data_outside_the_stream_have_one_name(tmp_path: Path) -> None:
     assert scores_on(track.runs[0], "00-coco") == {0: 9.0, 2: 9.0}
 
 
-def test_rows_of_one_run_do_not_hide_merged_rows_of_another(tmp_path: Path) -> None:
-    """A task of one run can be outside the stream of another run."""
-    outside = row(run="er", task=NAMES[0], task_step=None)
-    (track,) = reported(tmp_path, [*merged_rows(), outside]).tracks
-    assert [run.name for run in track.runs] == ["ctp"]
-    assert track.runs[0].summary("rm", "merged_final") is not None
-
-
 def test_an_upper_bound_has_the_places_of_the_runs(tmp_path: Path) -> None:
     joint = own_rows((*[()] * 2, OWN[2]), run="joint", method="joint")
     moved = [one | {"task_step": 2 - one["task_step"]} for one in current(joint)]

@@ -31,17 +31,9 @@ def test_rows_fill_the_matrices(tmp_path: Path) -> None:
     assert not run.final_only
 
 
-def test_a_merged_row_without_task_step_counts_its_tasks(tmp_path: Path) -> None:
-    rows = [row(gallery="merged", task="merged", task_step=None, step=1, tasks=["a", "b"])]
-    ((run,),) = (track.runs for track in collect(read_back(tmp_path / "r", rows)))
-    assert run.merged["rm"][0, 1, 1] == 50
-    assert run.tasks == ("a", "b")
-
-
 def test_data_outside_the_stream_is_transfer(tmp_path: Path) -> None:
     outside = [row(task="coco", task_step=None, step=step, metrics={"rm": 9}) for step in (0, 2)]
-    joined = row(gallery="merged", task="merged", task_step=None, tasks=["coco"], step=2)
-    (track,) = collect(read_back(tmp_path / "r", [*own_rows(), *outside, joined]))
+    (track,) = collect(read_back(tmp_path / "r", [*own_rows(), *outside]))
     (run,) = track.runs
     assert run.tasks == NAMES[:3]
     assert run.galleries == {"own"}

@@ -531,7 +531,12 @@ def tracks_of(
         keys = tuple(dict.fromkeys(chain.from_iterable(_names(members))))
         if not keys:
             raise BadInput(f"{members[0].place} has no metric, nor has any row of its evaluator")
-        rows_of = _runs(members)
+        for row in firsts(members, "data_part"):
+            if row.gallery == "merged" and (not row.tasks or row.task_step != len(row.tasks) - 1):
+                raise BadInput(
+                    f"{row.place}: a merged gallery must list its tasks up to 'task_step'"
+                )
+        rows_of = grouped(members, attrgetter("run"))
         of_runs = [
             _run(rows_of[name], bases.get((key, name), []), lineages[name], of_track, kept, keys)
             for name in sorted(rows_of)
@@ -560,30 +565,6 @@ def _outside_names(rows: Iterable[Row]) -> dict[Place, str]:
 def _names(rows: Iterable[Row]) -> dict[tuple[str, ...], int]:
     """The metric keys of rows, in order. Few have others than the rows before them."""
     return {tuple(row.metrics): 0 for row in rows}
-
-
-def _runs(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows of a track by run. Raises BadInput for a merged gallery without its tasks."""
-    foreign: dict[str, set[str]] = {}
-    for row in firsts(rows, "data_part"):
-        last = len(row.tasks) - 1
-        if row.gallery == "merged" and (last < 0 or row.task_step not in {None, last}):
-            raise BadInput(f"{row.place}: a merged gallery must list its tasks up to 'task_step'")
-    for row in rows:
-        if row.task_step is None and row.gallery == "own":
-            foreign.setdefault(row.run, set()).add(row.task)
-    if foreign:  # a merged gallery with data outside the stream of its run shows nothing of it
-        rows = [
-            row
-            for row in rows
-            if row.gallery != "merged" or foreign.get(row.run, set()).isdisjoint(row.tasks)
-        ]
-    return grouped(rows, attrgetter("run"))
-
-
-def _column(row: Row) -> int:
-    """The matrix column: the task of an own gallery, or the last task of a merged one."""
-    return len(row.tasks) - 1 if row.task_step is None else row.task_step
 
 
 def _run(
@@ -642,11 +623,8 @@ def _cells_of(
     merged: dict[Cell, Row] = {}
     for row in rows:
         task, step = row.task_step, START if row.step is None else row.step
-        if row.gallery == "merged":
-            cell, cells = (numbers[row.seed], step, _column(row)), merged
-        else:
-            column = columns[row.task, row.tasks] if task is None else task
-            cell, cells = (numbers[row.seed], step, column), own
+        column = columns[row.task, row.tasks] if task is None else task
+        cell, cells = (numbers[row.seed], step, column), merged if row.gallery == "merged" else own
         first = cells.setdefault(cell, row)
         if first is not row:
             raise BadInput(
@@ -654,10 +632,10 @@ def _cells_of(
                 f"run {row.run!r}, seed {row.seed} ({row.gallery} gallery); remove one of them"
             )
     for row in base:
-        inside = _column(row) if _column(row) < tasks else -1
-        column = columns.get((row.task, row.tasks), -1) if is_outside(row) else inside
-        if row.seed in numbers and column >= 0:
-            own[numbers[row.seed], BASE, column] = row
+        task = row.task_step
+        place = columns.get((row.task, row.tasks)) if task is None else task
+        if row.seed in numbers and place is not None and (task is None or task < tasks):
+            own[numbers[row.seed], BASE, place] = row
     return own, merged
 
 
@@ -682,8 +660,8 @@ def _task_names(rows: Iterable[Row], steps: int) -> tuple[str, ...]:
     names: dict[int, str] = {}
     merged: tuple[str, ...] = ()
     for row in rows:
-        if row.gallery == "own":
-            names.setdefault(_column(row), row.task)
+        if row.gallery == "own" and row.task_step is not None:
+            names.setdefault(row.task_step, row.task)
         elif len(row.tasks) > len(merged):
             merged = row.tasks
     count = max([steps, len(merged), *(step + 1 for step in names)])

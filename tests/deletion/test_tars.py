@@ -19,15 +19,6 @@ def tar(tmp_path: Path) -> Path:
     return make_task(tmp_path / "task", 5) / "train-000000.tar"
 
 
-def test_samples_are_what_other_programs_read(tar: Path) -> None:
-    with tarfile.open(tar) as file:
-        wanted = list(dict.fromkeys(member.name.split(".")[0] for member in file))
-    tars = Tars()
-    samples = tars.samples(tar)
-    assert [one.key for one in samples] == wanted
-    assert [tars.description(tar, one)["key"] for one in samples] == wanted
-
-
 def test_a_tar_without_samples_is_the_tar_of_the_others(tar: Path, tmp_path: Path) -> None:
     split = open_task(tar.parent).split("train")
     drop = {split.keys[1], split.keys[4]}
@@ -41,24 +32,6 @@ def test_a_tar_without_samples_is_the_tar_of_the_others(tar: Path, tmp_path: Pat
     with tarfile.open(out) as file:
         assert len(file.getnames()) == 3 * len(rest)
     assert len(moves) == 3
-
-
-def test_nothing_is_written_if_no_sample_is_left(tar: Path, tmp_path: Path) -> None:
-    keys = open_task(tar.parent).split("train").keys
-    out = tmp_path / "out.tar"
-    assert Tars().rewrite(tar, out, out, set(keys)) == {}
-    assert not out.exists()
-
-
-def test_hard_links_stay_links(tar: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.tar"
-    other.hardlink_to(tar)
-    keys, tars = open_task(tar.parent).split("train").keys, Tars()
-    outs = [tmp_path / name for name in ("first.tar", "second.tar")]
-    for path, out in zip((tar, other), outs, strict=True):
-        tars.rewrite(path, out, out, keys[:1])
-    assert outs[0].samefile(outs[1])
-    assert outs[0].stat().st_size < tar.stat().st_size == other.stat().st_size
 
 
 def test_members_may_have_more_than_a_gigabyte(tmp_path: Path) -> None:

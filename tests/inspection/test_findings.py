@@ -33,15 +33,6 @@ def repeating(of: int, *, other_captions: bool = False) -> Callable[[int], Pair]
     return pair
 
 
-def test_a_leak_within_a_task_is_counted_with_an_example(tmp_path: Path) -> None:
-    task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
-    (leak,) = found("leak", task)
-    assert (leak.path, leak.count) == (task, 7)  # 25..31 repeat 0..6
-    assert "images in test that are also training images: 7 of 12, 7 with the same" in leak.text
-    assert leak.example in leak.text
-    assert "split again" in leak.text
-
-
 def test_a_copy_with_other_captions_is_a_leak(tmp_path: Path) -> None:
     pair = repeating(25, other_captions=True)
     task = make_task(tmp_path / "task", splits={"train": 20, "val": 12}, pair=pair)
@@ -69,16 +60,6 @@ def test_a_leak_across_paths_is_found_in_any_split(tmp_path: Path, split: str) -
     assert found("leak", trained) == found("leak", held_out) == []
     (leak,) = found("leak", held_out, trained)
     assert (leak.path, leak.count) == (held_out, 5)
-
-
-def test_damaged_neighbours_do_not_hide_a_leak(tmp_path: Path) -> None:
-    task = make_task(tmp_path / "task", splits={"train": 20, "test": 12}, pair=repeating(25))
-    broken = make_task(tmp_path / "broken", splits={"train": 5, "test": 5}, first=100)
-    (broken / "train.parquet").write_bytes(b"PAR1")
-    (broken / "test.parquet").unlink()
-    bomb = make_task(tmp_path / "bomb", 5, first=200)
-    (bomb / "task.json").write_text("[" * 100_000)
-    assert len(found("leak", broken, bomb, tmp_path / "missing", task)) == 1
 
 
 def smaller_copy(data: bytes) -> bytes:
@@ -128,11 +109,6 @@ def test_images_that_cannot_be_read_hide_no_near_copies_elsewhere(tmp_path: Path
 
 
 # -- captions, galleries and classes
-
-
-def test_a_stream_of_some_size_has_no_finding(tmp_path: Path) -> None:
-    stream = make_stream(tmp_path / "stream", 2, 70, test=12)
-    assert list(findings([stream])) == []
 
 
 def test_captions_of_several_images_are_counted_with_the_worst(tmp_path: Path) -> None:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from support.pair_files import rows, write_parquet
 from support.rewritten import forget_pair
 
-from vlcpctl.core.errors import BadInput, Incompatible, UsageError
+from vlcpctl.core.errors import BadInput, Incompatible, OutputExists, UsageError
 from vlcpctl.data.buffer import policies
-from vlcpctl.data.buffer.policies import BufferSize
-from vlcpctl.data.buffer.update import BufferRequest, open_buffer, plan_update, write_buffer
-from vlcpctl.data.tasks.task import Split, Task, open_task
+from vlcpctl.data.buffer.policies import BufferSize, check_policy, parse_size
+from vlcpctl.data.buffer.request import BufferRequest
+from vlcpctl.data.buffer.update import open_buffer, plan_update, write_buffer
+from vlcpctl.data.splitting.request import SplitOptions
+from vlcpctl.data.splitting.stream import make_stream as split_pairs
+from vlcpctl.data.tasks.index import BUFFER_SCHEMA
+from vlcpctl.data.tasks.task import Split, Task, open_stream, open_task
+from vlcpctl.files.finished import already_made
 from vlcpctl.files.manifest import read_manifest
 from vlcpctl.inspection.check import check
 from vlcpctl.testing.tiny_stream import make_stream, make_task
@@ -281,3 +288,138 @@ def test_more_candidates_than_take_hours_must_be_asked_for(
             _watched_update(tmp_path / "buffer", task, **how, candidates=9)
     with pytest.raises(UsageError, match="--candidates 1 is less"):
         _watched_update(tmp_path / "buffer", task, policy="kmeans", candidates=1)
+
+
+# -- sizes
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Task:
+    return open_task(make_task(tmp_path_factory.mktemp("sizes") / "task", 2))
+
+
+def test_what_is_written_says_what_is_meant(small: Task) -> None:
+    assert parse_size("500", None, None, small) == BufferSize(count=500, text=500)
+    assert parse_size("5%", None, None, small) == BufferSize(share=0.05, text="5%")
+    assert parse_size("5%", "2000", None, small) == BufferSize(count=100, text="5%", of=2000)
+    assert parse_size(None, None, 7, small) == BufferSize(add=7, text="+7")
+
+
+def test_share_of_the_stream_counts_its_training_images(tmp_path: Path) -> None:
+    first = open_stream(make_stream(tmp_path / "stream", tasks=3, n=10, test=2))[0]
+    assert parse_size("50%", "stream", None, first) == BufferSize(
+        count=15, text="50%", of=30, is_of_stream=True
+    )
+
+
+def test_share_of_the_stream_needs_one(small: Task) -> None:
+    with pytest.raises(UsageError, match="is not inside a stream directory"):
+        parse_size("50%", "stream", None, small)
+
+
+REFUSED = [
+    *((size, None, None, "--size") for size in ("0", "-3", "1.5", "", "0%", "101%", "nan%")),
+    *((size, None, None, "--size") for size in (str(2**63), "9" * 5000)),
+    ("5%", str(2**63), None, "--of"),
+    (None, None, None, "--size is missing"),
+    ("10", "100", None, "--of has no effect"),
+    ("10", None, 5, "cannot be combined with --size"),
+    ("5%", "zero", None, "--of is 'zero'"),
+]
+
+
+@pytest.mark.parametrize(("size", "of", "add", "said"), REFUSED, ids=range(len(REFUSED)))
+def test_sizes_that_are_none_or_contradict_each_other_are_refused(
+    small: Task, size: str | None, of: str | None, add: int | None, said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        parse_size(size, of, add, small)
+
+
+@pytest.mark.parametrize(
+    ("policy", "adds", "has_checkpoint", "message"),
+    [
+        ("resevoir", False, False, "did you mean 'reservoir'"),
+        ("herding", False, False, "needs --checkpoint"),
+        ("kmeans", False, False, "needs --checkpoint"),
+        ("ring", False, True, "--checkpoint has no effect"),
+        ("ring", True, False, "--add works only with --policy random"),
+    ],
+)
+def test_policy_goes_with_its_own_options(
+    policy: str, adds: bool, has_checkpoint: bool, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_policy(policy, adds=adds, has_checkpoint=has_checkpoint)
+
+
+# -- columns that tasks keep from their sources
+
+
+def week(place: Path, pairs: list[dict[str, Any]], keep: str | None) -> Task:
+    source = write_parquet(place.with_suffix(".parquet"), pairs)
+    given = {"by": "source", "holdout": "none", "keep_columns": keep}
+    split_pairs(SplitOptions(sources=[str(source)], **given), place)
+    return open_stream(place)[0]
+
+
+def request(task: Task, previous: Task | None = None, size: int = 100) -> BufferRequest:
+    wanted = BufferSize(count=size, text=str(size))
+    return BufferRequest(task=task, previous=previous, policy="reservoir", size=wanted, seed=0)
+
+
+def updated(out: Path, wanted: BufferRequest) -> Task:
+    write_buffer(out, wanted, plan_update(wanted), features=lambda _split, rows: np.ones((1, 1)))
+    assert not list(check(out, deep=True))
+    return open_buffer(out)
+
+
+def kept(buffer: Task) -> dict[str, dict[str, list[str]]]:
+    """The kept values of each image, by its key in the source."""
+    table, columns = buffer.split("train").table, buffer.kept_columns
+    return {
+        row["source_key"]: {name: row[name] for name in columns}
+        for row in table.select(["source_key", *columns]).to_pylist()
+    }
+
+
+def customers(count: int, name: str, first: int = 0) -> list[dict[str, Any]]:
+    return [{**row, "customer": name} for row in rows(count, first)]
+
+
+def test_a_buffer_has_the_columns_of_all_its_tasks(tmp_path: Path) -> None:
+    plain = week(tmp_path / "w0", rows(4), None)
+    first = week(tmp_path / "w1", customers(4, "ada", 4), "customer")
+    second = week(tmp_path / "w2", customers(4, "bob", 8), "date,customer")
+    buffer = updated(tmp_path / "b0", request(plain))
+    assert buffer.split("train").table.schema.names == BUFFER_SCHEMA.names
+    assert buffer.kept_columns == ()
+    buffer = updated(tmp_path / "b1", request(first, buffer))
+    assert buffer.kept_columns == ("customer",)
+    buffer = updated(tmp_path / "b2", request(second, buffer))
+    assert buffer.kept_columns == ("customer", "date")
+    found = kept(buffer)
+    assert len(found) == 12
+    assert found["id-0"] == {"customer": [], "date": []}
+    assert found["id-4"] == {"customer": ["ada"], "date": []}
+    assert found["id-8"] == {"customer": ["bob"], "date": ["2024-09-01"]}
+    later = updated(tmp_path / "b3", request(week(tmp_path / "w3", rows(4, 12), None), buffer))
+    assert kept(later) == found | {f"id-{n}": {"customer": [], "date": []} for n in range(12, 16)}
+
+
+def test_a_pair_that_comes_again_has_the_values_of_both_weeks(tmp_path: Path) -> None:
+    first = week(tmp_path / "w1", customers(4, "bob"), "customer")
+    second = week(tmp_path / "w2", customers(6, "ada"), "customer,date")
+    buffer = updated(tmp_path / "b1", request(first))
+    found = kept(updated(tmp_path / "b2", request(second, buffer)))
+    assert found["id-0"] == {"customer": ["ada", "bob"], "date": ["2024-01-01"]}
+    assert found["id-5"] == {"customer": ["ada"], "date": ["2024-06-01"]}
+
+
+def test_the_same_data_with_other_columns_is_another_buffer(tmp_path: Path) -> None:
+    plain = week(tmp_path / "a" / "w", customers(4, "ada"), None)
+    keeping = week(tmp_path / "b" / "w", customers(4, "ada"), "customer")
+    assert plain.content == keeping.content
+    updated(tmp_path / "out", request(plain))
+    with pytest.raises(OutputExists, match="kept_columns"):
+        already_made(tmp_path / "out", "task", request(keeping).identity(), force=False)

@@ -143,14 +143,6 @@ def test_nothing_is_written_if_nothing_is_left(split: Split, tmp_path: Path) -> 
     assert not (tmp_path / "again").exists()
 
 
-def test_a_column_that_is_not_kept_is_named(
-    split: Split, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    where = {"by": "where", "column": "customer", "sha256": digest("4711")}
-    split("some", pairs(0, 3, customer="4711"), stop_list(tmp_path, where))
-    assert "--keep-columns customer" in capfd.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("change", "says"),
     [

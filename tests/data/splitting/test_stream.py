@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from support.pair_files import GROUPS, rows, write_parquet, write_tar
 
-from vlcpctl.core.errors import BadInput, OutputExists, TooManySkipped, UsageError
+from vlcpctl.core.errors import BadInput, TooManySkipped, UsageError
 from vlcpctl.data.splitting.request import SplitOptions
 from vlcpctl.data.splitting.stream import describe_plan, make_stream
 from vlcpctl.data.tasks.task import Task, open_stream
@@ -76,13 +76,6 @@ def test_only_some_values_become_tasks_in_the_order_given(tmp_path: Path, split:
     assert [task.name for task in some] == [last, first]
     for task in some:
         assert list(task.split("train").keys) == keys[task.name]
-
-
-def test_every_source_is_a_task_of_its_own(tmp_path: Path, split: Split) -> None:
-    weeks = [
-        write_parquet(tmp_path / f"week{week}/p.parquet", rows(6, week * 6)) for week in (2, 1)
-    ]
-    assert [task.name for task in split(*weeks, by="source")] == ["week2/p", "week1/p"]
 
 
 def test_all_pairs_can_be_one_task_of_a_given_name(tmp_path: Path, split: Split) -> None:
@@ -204,21 +197,6 @@ def test_a_task_or_a_source_without_pairs_is_named(tmp_path: Path, split: Split)
     for name in ("x.tar", "x.parquet"):
         with pytest.raises(BadInput, match=name):
             split(tmp_path / name)
-
-
-def test_running_again_is_free_and_other_settings_are_refused(tmp_path: Path) -> None:
-    pairs = write_parquet(tmp_path / "p.parquet", rows(9))
-    options = SplitOptions(sources=[str(pairs)], by="source")
-    out = tmp_path / "out"
-    make_stream(options, out)
-    before = (out / "stream.json").stat().st_mtime_ns
-    make_stream(options, out)
-    assert (out / "stream.json").stat().st_mtime_ns == before
-    with pytest.raises(OutputExists, match="seed was 0 and is now 1"):
-        make_stream(SplitOptions(sources=[str(pairs)], by="source", seed=1), out)
-    write_parquet(pairs, rows(8))
-    with pytest.raises(OutputExists, match="sources"):
-        make_stream(options, out)
 
 
 def test_our_own_tars_can_be_split_again(tmp_path: Path, split: Split) -> None:

@@ -19,6 +19,15 @@ def tar(tmp_path: Path) -> Path:
     return make_task(tmp_path / "task", 5) / "train-000000.tar"
 
 
+def test_samples_are_what_other_programs_read(tar: Path) -> None:
+    with tarfile.open(tar) as file:
+        wanted = list(dict.fromkeys(member.name.split(".")[0] for member in file))
+    tars = Tars()
+    samples = tars.samples(tar)
+    assert [one.key for one in samples] == wanted
+    assert [tars.description(tar, one)["key"] for one in samples] == wanted
+
+
 def test_a_tar_without_samples_is_the_tar_of_the_others(tar: Path, tmp_path: Path) -> None:
     split = open_task(tar.parent).split("train")
     drop = {split.keys[1], split.keys[4]}

@@ -33,13 +33,17 @@ def repeating(of: int, *, other_captions: bool = False) -> Callable[[int], Pair]
     return pair
 
 
-def test_a_copy_with_other_captions_is_a_leak(tmp_path: Path) -> None:
-    pair = repeating(25, other_captions=True)
+@pytest.mark.parametrize(("other_captions", "same"), [(True, 0), (False, 7)])
+def test_a_copy_is_a_leak_whatever_its_captions(
+    tmp_path: Path, *, other_captions: bool, same: int
+) -> None:
+    pair = repeating(25, other_captions=other_captions)
     task = make_task(tmp_path / "task", splits={"train": 20, "val": 12}, pair=pair)
     (leak,) = found("leak", task)
-    assert leak.count == 7
-    assert "0 with the same captions" in leak.text
-    assert "there)" in leak.text  # the training image has another key
+    assert (leak.path, leak.count) == (task, 7)  # 25..31 repeat 0..6
+    assert f"7 of 12, {same} with the same captions" in leak.text
+    assert leak.example in leak.text
+    assert ("there)" in leak.text) == other_captions  # the training image has another key
 
 
 def test_a_leak_across_tasks_of_a_stream_names_the_other_task(tmp_path: Path) -> None:

@@ -213,15 +213,10 @@ def test_labels_of_progress_bars_have_escapes() -> None:
     "environment",
     mostly_slow([{"LC_ALL": "C"}, {"PYTHONIOENCODING": "ascii"}], kept=[{"LC_ALL": "C"}]),
 )
-@pytest.mark.parametrize(
-    "name", mostly_slow(["caf\u00e9 \u732b", os.fsdecode(b"\xff\xfe")], kept=["caf\u00e9 \u732b"])
-)
-def test_any_name_is_shown_in_any_locale(
-    environment: dict[str, str], name: str, tmp_path: Path
-) -> None:
+def test_a_name_is_shown_in_any_locale(environment: dict[str, str], tmp_path: Path) -> None:
     pairs = write_parquet(tmp_path / "pairs.parquet", [{**r, "group": "\u732b"} for r in rows(4)])
     bare = {key: value for key, value in os.environ.items() if not key.startswith("LC_")}
-    made, renamed = tmp_path / "\u732b", tmp_path / name
+    made, renamed = tmp_path / "\u732b", tmp_path / "caf\u00e9 \u732b"
     for words, code in (
         (["split", pairs, "--by", "column:group", "-o", made], 0),
         (["inspect", renamed], 0),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.training import journal, resnet, with_settings
+from support.training import column, journal, resnet, with_settings
 
 from vlcpctl.core.errors import Incompatible, Interrupted, OutputExists
 from vlcpctl.data.loading.loader import ImageCache
@@ -173,6 +173,19 @@ def test_memory_of_methods_that_do_not_run_is_carried_through(
     train_step(request(world, "seqf", 1, tmp_path, buffered=False))
     files = [tmp_path / number / "method" / "ctp" / "queue.safetensors" for number in ("00", "01")]
     assert files[0].samefile(files[1])
+
+
+def test_the_weights_of_the_best_epoch_are_kept(world: TrainingWorld, tmp_path: Path) -> None:
+    task = make_task(tmp_path / "task", splits={"train": 12, "val": 8})
+    step = replace(_first(world, tmp_path), tasks=(task,))
+    step = with_settings(step, schedule="constant", warmup=0.0, lr=5e-4, epochs=6)
+    train_step(with_settings(step, keep="best:val_loss"))
+    losses = column(step.out, "val_loss")
+    best = losses.index(min(losses))
+    assert 0 < best < len(losses) - 1, losses
+    until = with_settings(replace(step, out=tmp_path / "until"), epochs=best + 1)
+    train_step(until)
+    assert (until.out / WEIGHTS).read_bytes() == (step.out / WEIGHTS).read_bytes()
 
 
 @pytest.mark.parametrize("blends", [False, True])

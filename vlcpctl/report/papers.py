@@ -44,8 +44,7 @@ from vlcpctl.report.table import BOLD, Column, RowGroup, Table, TableCell, fixed
 SUFFIX = ".csv"
 FIELDS = ("table", "group", "row", "column", "paper", "paper_sd", "here", "sd", "n_seeds")
 _LEADING = ["group", "row", "run", "select"]
-_ABOUT = ("paper", "number", "caption", "citation", "data", "command", "emoji9")
-_BETTER = {"": True, "higher": True, "lower": False, "none": None}
+_BETTER = {"": True, "lower": False, "none": None}
 _NUMBER = re.compile(r"[-+]?\d+(\.\d+)?")
 _DEVIATION = " \u00b1 "
 _MEAN = "mean of "
@@ -107,8 +106,8 @@ class Paper:
     @property
     def title(self) -> str:
         """Such as "CTP, Table 1: final scores on P9D"."""
-        about = {**dict.fromkeys(_ABOUT, ""), **self.about}
-        return "{paper}, {number}: {caption}".format_map(about)
+        paper, number, caption = (self.about.get(one, "") for one in ("paper", "number", "caption"))
+        return f"{paper}, {number}: {caption}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """A record with FIELDS for each cell, row by row; None where there is no value.

@@ -510,8 +510,8 @@ def tracks_of(
 
     `lineages` are those of the runs, and `guards` the patterns of --guard: data outside the stream
     that match none of them are not guards. `baseline` has rows of each run's. Raises UsageError for
-    a pattern that matches nothing, and BadInput for a row that fits into no score matrix, for rows
-    of one run that contradict each other, and for more than one report can hold.
+    a pattern that matches nothing, and BadInput for a row that fits into no score matrix, for two
+    in one cell, and for matrices that would fill the memory.
     """
     tracks = grouped([row for row in rows if row.since is None], track_key)
     names = [_outside_names(members) for members in tracks.values()]
@@ -575,7 +575,7 @@ def _run(
     guards: frozenset[str],
     keys: Sequence[str],
 ) -> Run:
-    inside = [row for row in rows if row.task_step is not None or row.gallery != "own"]
+    inside = [row for row in rows if row.task_step is not None]
     trained = {step_of(row) for row in inside} - {START, BASE}
     steps = max(trained, default=START) + 1
     every = firsts(rows, "data_part")

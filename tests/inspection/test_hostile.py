@@ -143,23 +143,19 @@ def test_a_damaged_parent_is_named_in_the_description(tmp_path: Path) -> None:
     assert any("cannot be described" in line for line in lines(describe(stream / "00-part-0")))
 
 
-def test_averages_of_averages_are_described_in_bounded_time(tmp_path: Path) -> None:
-    for number in range(40):
-        place = tmp_path / "runs" / f"{number:02d}"
-        place.mkdir(parents=True)
-        parents = [f"{number - 1:032x}"] * 2 if number else None
-        write_checkpoint_manifest(place, f"{number:032x}", alpha=0.5, parents=parents)
-    assert len(list(lines(describe(place)))) < 10_000
-
-
-def test_a_long_chain_of_checkpoints_is_described(tmp_path: Path) -> None:
-    for number in range(230):
+@pytest.mark.parametrize(("count", "parents"), [(40, 2), (230, 1)])
+def test_a_long_lineage_is_described_in_bounded_time(
+    tmp_path: Path, count: int, parents: int
+) -> None:
+    """One of averages of averages, and a chain of checkpoints."""
+    for number in range(count):
         place = tmp_path / "runs" / f"{number:04d}"
         place.mkdir(parents=True)
-        parent = f"{number - 1:032x}" if number else None
-        write_checkpoint_manifest(place, f"{number:032x}", parent=parent)
-    text = "\n".join(lines(describe(place)))
-    assert "too many parents" in text
+        before = [f"{number - 1:032x}"] * parents if number else None
+        write_checkpoint_manifest(place, f"{number:032x}", alpha=0.5, parents=before)
+    text = list(lines(describe(place)))
+    assert len(text) < 10_000
+    assert "too many parents" in "\n".join(text)
     json.dumps(describe(place))
 
 

@@ -73,4 +73,4 @@ lines() { # the chains side by side, so that no core is left without work
 
 lines | vlcpctl batch --jobs "$(getconf _NPROCESSORS_ONLN)" >/dev/null
 vlcpctl forgetting-report seed*/*.ndjson $(printf -- '--ranks %s ' seed*/*.ranks.parquet) \
-  --images stream --checkpoint . -o report --force
+  $(printf -- '--checkpoint %s ' seed*) --images stream -o report --force

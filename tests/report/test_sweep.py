@@ -151,7 +151,7 @@ def test_a_latex_table_says_above_it_what_was_chosen(tmp_path: Path) -> None:
     assert text.startswith(f"% {first}\n% ")
     assert text.index("on the validation split") < text.index("\\begin{table}")
     table = text[text.index("\\begin{table}") :]
-    for name, is_there in (("ctp &", 1), ("ewc &", 1), ("joint &", 1), ("lr=", 0)):
+    for name, is_there in (("CTP &", 1), ("ewc &", 1), ("joint &", 1), ("lr=", 0)):
         assert (name in table) == is_there, name
 
 

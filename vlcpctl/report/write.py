@@ -134,6 +134,7 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
     shared = set(parts[0]).intersection(*parts) if parts else set()
     # Above the table, for whoever writes its caption.
     chosen = "".join(f"% {printable(one.sentence())}\n" for one in document.choices)
+    names = {} if is_csv else _paper_names(document)
     for heading, tables in sections:
         # Such as "retrieval", and of the protocol and the split what another section has not.
         first, *others = heading.split(", ")
@@ -144,7 +145,16 @@ def table_texts(document: Document, form: str) -> Iterator[tuple[str, str]]:
             if is_csv:
                 yield f"{name}.csv", table_csv(titled)
             else:
-                yield f"{name}.tex", chosen + table_latex(titled, name, document.short_names)
+                yield f"{name}.tex", chosen + table_latex(titled, name, names)
+
+
+def _paper_names(document: Document) -> dict[str, str]:
+    """The names of runs in a paper; one named after its method has its title, such as "Mod-X"."""
+    from vlcpctl.methods import TABLE
+
+    parts = ((name, method.title.partition(": ")) for name, method in TABLE.items())
+    titles = {name: title for name, (title, colon, _) in parts if colon and " " not in title}
+    return titles | {run: titles.get(name, name) for run, name in document.short_names.items()}
 
 
 def _figures(document: Document) -> Iterator[tuple[str, bytes]]:

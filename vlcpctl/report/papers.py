@@ -300,7 +300,9 @@ def _found(paper: Paper, row: PaperRow, place: int, facts: Facts) -> Fact | None
 
 
 def mean_of_values(values: Sequence[Value]) -> Spread | None:
-    """The mean of the values, seed by seed; None if one is missing, is text or has other seeds.
+    """The mean of the values, seed by seed, or of their means if their seeds are not as many.
+
+    None if one is missing or is text.
 
     >>> mean_of_values([Spread((1.0, 2.0)), Spread((3.0, 4.0))])
     Spread(values=(2.0, 3.0))

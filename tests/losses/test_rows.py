@@ -250,3 +250,20 @@ def test_a_model_with_a_bias_has_the_sigmoid() -> None:
     bias = _number(-2.0)
     assert row_loss({"logit_scale": _number(1.0)}) is SOFTMAX
     assert row_loss({"logit_bias": bias}) == Sigmoid(bias)
+
+
+@pytest.mark.parametrize("parts", [(ALL,), PARTS])
+def test_smoothed_targets_are_shared_by_the_members_of_a_group(parts: Sequence[slice]) -> None:
+    logits = 3 * torch.randn(B, B, generator=torch.Generator().manual_seed(3)).double()
+    wanted = 0.0
+    for row, group in enumerate(GROUPS):
+        members = [column for column, other in enumerate(GROUPS) if other == group]
+        for column, value in enumerate(logits[row].log_softmax(0).tolist()):
+            share = 0.7 / len(members) if column in members else 0.0
+            wanted -= (share + 0.3 / B) * value / B
+    groups = torch.tensor(GROUPS)
+    found = sum(
+        contrastive.smoothed(logits[one], one, smoothing=0.3, groups_B=groups).item()
+        for one in parts
+    )
+    assert found == pytest.approx(wanted)

@@ -42,8 +42,8 @@ class LoraSize:
 def parse_lora(text: str) -> LoraSize:
     """Parse RANK or RANK,ALPHA. Raises UsageError for anything else.
 
-    >>> parse_lora("8"), str(parse_lora("8,4"))
-    (LoraSize(rank=8, alpha=16), '8,4')
+    >>> parse_lora("8"), str(parse_lora("8,0.5"))
+    (LoraSize(rank=8, alpha=16), '8,0.5')
     """
     first, comma, second = text.partition(",")
     try:

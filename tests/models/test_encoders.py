@@ -20,8 +20,8 @@ TEXTS = ["a red heart", "grinning cat face with smiling eyes, animal", "x", ""]
 families = pytest.mark.parametrize("name", ["micro", "albef-micro"])
 
 
-def built(name: str | Path, **how: object) -> Encoder:
-    return encoders.build(name, NewModelOptions(**how))  # type: ignore[arg-type]
+def built(name: str | Path, **how: Any) -> Encoder:
+    return encoders.build(name, NewModelOptions(**how))
 
 
 def results(encoder: Encoder, weights: Mapping[str, Tensor] | None = None) -> list[Tensor]:

@@ -98,7 +98,7 @@ def test_keys_of_rows_may_contain_anything(text: str, key: str, selectors: dict[
         ("own_final.rm@data=coco:lt:1", "takes no data="),
         ("drop@step=last:lt:1", "takes no step="),
         ("rm@step=end:lt:1", "last, start"),
-        ("config.lr:lt:1", "no score"),
+        ("config.lr:lt:1", "not a score"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error(text: str, said: str) -> None:

@@ -99,7 +99,7 @@ def parse_gate(text: str, keys: Iterable[str]) -> Gate:
         raise UsageError(f"{where}: {unknown_name('operator', comparison, OPERATORS)}")
     metric, selectors = parse(chosen, where, list(keys))
     if metric.kind == "config":
-        raise UsageError(f"{where}: a setting is no score")
+        raise UsageError(f"{where}: a setting is not a score")
     try:  # a comparison with NaN or infinity would never stop anything, or always
         return Gate(text, metric, selectors, comparison, parse_number(bound))
     except ValueError as error:

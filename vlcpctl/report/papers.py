@@ -82,7 +82,7 @@ class PaperCell:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper; `run` is a pattern of run names, empty: there is no such run here."""
+    """A row of a paper; `run` is a pattern of run names, and an empty one matches none."""
 
     group: str
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +75,8 @@ def test_a_directory_that_cannot_be_listed_is_refused(
 ) -> None:
     directory = fill(tmp_path / "d", a_png=IMAGE, a_txt="a caption")
 
-    def walk(top: object, onerror: object) -> object:
-        onerror(PermissionError(13, "Permission denied", str(top)))  # type: ignore[operator]
+    def walk(top: object, onerror: Callable[[OSError], None]) -> object:
+        onerror(PermissionError(13, "Permission denied", str(top)))
         return iter(())
 
     monkeypatch.setattr(folders.os, "walk", walk)
